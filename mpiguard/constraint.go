@@ -1,0 +1,50 @@
+package mpiguard
+
+import "math"
+
+// Unknown and Unlimited stand in for a number of bytes that could not be read,
+// and for a limit that is not set. Both differ from zero, which is a number.
+const (
+	UnknownBytes   int64 = -1
+	UnlimitedBytes int64 = math.MaxInt64
+)
+
+// Scope is the set of processes that a constraint counts.
+type Scope uint8
+
+// The scopes.
+const (
+	ScopeProcess Scope = iota // this process alone: an RLIMIT
+	ScopeCgroup               // all processes of a cgroup and of those below it
+	ScopeJob                  // the ranks of this job on this node
+	ScopeNode                 // everything that runs on the node
+)
+
+// Kind says what happens above the limit of a constraint.
+type Kind uint8
+
+// The kinds.
+const (
+	KindHard     Kind = iota // the kernel kills, or refuses
+	KindSoft                 // the kernel throttles and reclaims (memory.high)
+	KindAdvisory             // nothing in the kernel: a request, a variable
+)
+
+// Constraint is one limit with the usage that belongs to it, both of one scope
+// and read together. A limit is never compared with the usage of another scope.
+type Constraint struct {
+	Source string // what the limit is, e.g. "cgroup v2 memory.max", "RLIMIT_AS", "MemTotal"
+	Path   string // the cgroup within its hierarchy, or the file or variable that says so
+	Scope  Scope
+	Kind   Kind
+	// LimitBytes is the limit, UnlimitedBytes or UnknownBytes.
+	LimitBytes int64
+	// UsedBytes is what counts against the limit (page cache does not), or UnknownBytes.
+	UsedBytes int64
+	// Notes are remarks for people, e.g. "may include reclaimable slab".
+	Notes []string
+
+	// id is the same for every process that the constraint counts, and for no
+	// other on any node: ranks with equal ids share it. Zero for ScopeProcess.
+	id uint64
+}
