@@ -98,11 +98,11 @@ type Aborter interface {
 
 // SharedProcess is a Comm whose ranks are goroutines of one process (inproc):
 // guards of several ranks, and of several such worlds, may then be open at a
-// time, and the memory of the process is counted once for all of them.
+// time, and the memory of the process is counted once for all ranks of a world.
 type SharedProcess interface {
 	Comm
-	// SharesProcess marks the type; it does nothing.
-	SharesProcess()
+	// World is equal for all ranks of one world and differs between worlds.
+	World() any
 }
 
 // self is the communicator of one rank without MPI, in place of a nil Comm.
