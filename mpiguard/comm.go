@@ -22,9 +22,11 @@ const (
 // one at a time. A collective always enters, even with a ctx that is done, so
 // that no other rank is left waiting; ctx only ends the wait. After a wait that
 // ended early the communicator is broken: the call returns an error that wraps
-// ErrBroken and the cause, and so does every later collective on that rank, at
-// once and without communication. A second collective while one is under way
-// returns ErrConcurrent and changes nothing. Lengths that do not fit panic.
+// ErrBroken and the cause (a *BrokenError), and so does every later collective
+// on that rank, at once and without communication; messages go on. A call while
+// a collective is under way on the same rank returns ErrConcurrent and changes
+// nothing. Lengths that do not fit each other panic; a dst above MaxMessageBytes
+// is ErrTooLong on all ranks alike.
 type Comm interface {
 	// Rank is this process's rank, from 0 to Size()-1.
 	Rank() int
@@ -49,6 +51,9 @@ const (
 	AnyTag    = -1
 )
 
+// MaxTag is the largest tag of a message: MPI promises no more than that.
+const MaxTag = 1<<15 - 1
+
 // MaxMessageBytes is the longest message of a Messenger. MPI counts elements in
 // a C int; larger transfers are split by chunk/stream.
 const MaxMessageBytes = 1<<31 - 1
@@ -66,8 +71,9 @@ type Envelope struct {
 // Buffers should live outside the Go heap (bufpool with Config.ForMPI does so).
 type Messenger interface {
 	Comm
-	// Isend starts to send buf to rank dest. A buffer above MaxMessageBytes, a
-	// rank outside the communicator or a negative tag is an error.
+	// Isend starts to send buf to rank dest. A buffer above MaxMessageBytes
+	// (ErrTooLong), a rank outside the communicator or a tag below 0 or above
+	// MaxTag is an error.
 	Isend(buf []byte, dest, tag int) (Request, error)
 	// Irecv starts to receive into buf a message from rank source, or AnySource,
 	// with the given tag, or AnyTag. A message longer than buf makes Test return

@@ -16,6 +16,8 @@ var (
 	ErrWrongThread = errors.New("MPI called from another thread than it was initialised on")
 	// ErrTruncated: a message was longer than the buffer that received it.
 	ErrTruncated = errors.New("message longer than its buffer")
+	// ErrTooLong: a message, or the result of a collective, above MaxMessageBytes.
+	ErrTooLong = errors.New("too long for one message")
 	// ErrCancelled: the receive was cancelled before a message matched it.
 	ErrCancelled = errors.New("request cancelled")
 	// ErrConfigMismatch: the ranks called New with configurations that differ in a
