@@ -47,4 +47,39 @@ type Constraint struct {
 	// id is the same for every process that the constraint counts, and for no
 	// other on any node: ranks with equal ids share it. Zero for ScopeProcess.
 	id uint64
+	// cpus is the number of CPUs that are online on the constraint's node.
+	cpus int
+}
+
+// known reports whether there is a limit and a usage to take from it.
+func (c Constraint) known() bool {
+	return c.LimitBytes >= 0 && c.LimitBytes != UnlimitedBytes && c.UsedBytes >= 0
+}
+
+// KeptFreeBytes is the part of the limit that is not given out: the fraction of
+// it, but at least 8 MiB and 512 KiB for each CPU, by which the kernel's figures
+// may lag, and at most 2 GiB. It is zero where there is no limit.
+func (c Constraint) KeptFreeBytes(fraction float64) int64 {
+	if c.LimitBytes < 0 || c.LimitBytes == UnlimitedBytes {
+		return 0
+	}
+	return keptFreeBytes(c.LimitBytes, fraction, c.cpus)
+}
+
+// HeadroomBytes is what can still be used when the fraction of the limit is kept
+// free: UnlimitedBytes without a limit, UnknownBytes when the limit or the usage
+// is unknown, and zero when more is used already.
+func (c Constraint) HeadroomBytes(fraction float64) int64 {
+	switch {
+	case c.LimitBytes == UnlimitedBytes:
+		return UnlimitedBytes
+	case !c.known():
+		return UnknownBytes
+	}
+	return max(c.slackBytes(fraction), 0)
+}
+
+// slackBytes is the headroom of a known constraint, below zero when it is passed.
+func (c Constraint) slackBytes(fraction float64) int64 {
+	return c.LimitBytes - c.KeptFreeBytes(fraction) - c.UsedBytes
 }

@@ -1,0 +1,14 @@
+//go:build !linux
+
+package kernfs
+
+import (
+	"errors"
+	"io/fs"
+)
+
+func openLive(name string) (*File, error) {
+	return nil, &fs.PathError{Op: "open", Path: "/" + name, Err: errors.ErrUnsupported}
+}
+
+func liveDir(string) (Identity, bool) { return Identity{}, false }
