@@ -52,35 +52,17 @@ func (a *Account) TryGrow(n int64) error {
 	}
 }
 
-// Grow adds n bytes to the account, and waits for them until ctx ends. While it
-// waits, nothing in the process lies unused. On an error nothing has changed.
-// Close does not end the wait: a Grow that waited meanwhile returns ErrClosed once
-// it was served.
+// Grow adds n bytes to the account, and waits for them until ctx ends. On an error
+// nothing has changed. Close does not end the wait: a Grow that waited meanwhile
+// returns ErrClosed once it was served.
 func (a *Account) Grow(ctx context.Context, n int64) error {
 	if err := a.TryGrow(n); err == nil || errors.Is(err, ErrClosed) {
 		return err
 	}
-	p := a.pool
-	p.mu.Lock()
-	p.waiting++
-	for b := p.accounts.next; b != &p.accounts; b = b.next {
-		b.bound()
+	if err := a.pool.src.Take(ctx, n); err != nil {
+		return err
 	}
-	unused := p.recall()
-	p.mu.Unlock()
-	p.give(unused)
-
-	err := p.src.Take(ctx, n)
-
-	p.mu.Lock()
-	p.waiting--
-	if err == nil {
-		err = a.credit(n)
-	}
-	unused = p.surplus()
-	p.mu.Unlock()
-	p.give(unused)
-	return err
+	return a.credit(n, n)
 }
 
 // Shrink takes n bytes off the account. Of a closed account, which holds nothing
@@ -107,7 +89,7 @@ func (a *Account) Bytes() int64 {
 // fails from then on; closing again returns zero.
 func (a *Account) Close() int64 {
 	p := a.pool
-	p.mu.Lock()
+	p.lock()
 	if a.closed() {
 		p.mu.Unlock()
 		return 0
@@ -126,7 +108,7 @@ func (a *Account) Close() int64 {
 // grow is TryGrow for what the slack does not cover.
 func (a *Account) grow(n int64) error {
 	p := a.pool
-	p.mu.Lock()
+	p.lock()
 	if a.closed() {
 		p.mu.Unlock()
 		return ErrClosed
@@ -147,13 +129,7 @@ func (a *Account) grow(n int64) error {
 		return err
 	}
 
-	p.mu.Lock()
-	p.stock += got - n
-	err = a.credit(n)
-	unused := p.surplus()
-	p.mu.Unlock()
-	p.give(unused)
-	return err
+	return a.credit(n, got)
 }
 
 // fromStock grows a by n out of its slack and the stock of the pool, if they
@@ -183,22 +159,30 @@ func (a *Account) fromStock(n int64) bool {
 	}
 }
 
-// credit grows a by n bytes that were just taken from the source. An account
-// that was closed meanwhile leaves them to the stock.
-func (a *Account) credit(n int64) error {
+// credit grows a by n of the bytes that were just taken from the source; the rest
+// goes to the stock, and so does all of it if a was closed meanwhile.
+func (a *Account) credit(n, taken int64) error {
+	p := a.pool
+	p.lock()
+	var err error
 	if a.closed() {
-		a.pool.stock += n
-		return ErrClosed
+		err = ErrClosed
+		p.stock += taken
+	} else {
+		p.stock += taken - n
+		a.leased += n
+		a.bound()
 	}
-	a.leased += n
-	a.bound()
-	return nil
+	unused := p.surplus()
+	p.mu.Unlock()
+	p.give(unused)
+	return err
 }
 
 // shrunk looks after an account whose slack came to lie outside its bounds.
 func (a *Account) shrunk() {
 	p := a.pool
-	p.mu.Lock()
+	p.lock()
 	if a.closed() {
 		a.slack.Store(closedSlack)
 		p.mu.Unlock()
@@ -208,11 +192,7 @@ func (a *Account) shrunk() {
 		p.mu.Unlock()
 		panic("lease: Shrink: more than the account holds")
 	}
-	keep := p.block / 2
-	if p.waiting > 0 {
-		keep = 0
-	}
-	p.stock += a.drain(keep)
+	p.stock += a.drain(p.keep(p.block / 2))
 	unused := p.surplus()
 	p.mu.Unlock()
 	p.give(unused)
@@ -238,11 +218,7 @@ func (a *Account) drain(keep int64) int64 {
 // what is leased, so that a Shrink of too much is found out; and while somebody
 // waits, none.
 func (a *Account) bound() {
-	high := min(a.leased, a.pool.block)
-	if a.pool.waiting > 0 {
-		high = 0
-	}
-	a.high.Store(high)
+	a.high.Store(a.pool.keep(min(a.leased, a.pool.block)))
 }
 
 func (a *Account) used() int64 {

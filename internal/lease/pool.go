@@ -21,17 +21,21 @@ import (
 var ErrClosed = errors.New("lease: account is closed")
 
 // Source grants the bytes that a Pool leases. Its methods are called
-// concurrently and never with a lock of the Pool held, so that they may call the
-// Pool's own methods, Recall for one.
+// concurrently and, but for Waiting, never with a lock of the Pool held, so that
+// they may call the Pool's own methods, Recall for one.
 type Source interface {
 	// TryTake grants between need and want bytes and returns how many, or returns
 	// an error and changes nothing. It does not wait for bytes to be given back.
 	TryTake(need, want int64) (int64, error)
 	// Take grants n bytes, and waits for them until ctx ends. Those who wait are
-	// served in the order of their calls, and a TryTake does not pass them.
+	// served in the order of their calls, and a TryTake does not pass them. While
+	// it waits, Waiting is true and, once that is so, the Pool's Recall is called.
 	Take(ctx context.Context, n int64) error
 	// Give returns bytes that were granted.
 	Give(n int64)
+	// Waiting reports whether somebody waits for bytes, in this process or in
+	// another. It must not call the Pool.
+	Waiting() bool
 }
 
 // Pool is what one process has leased from a Source: what its accounts use, the
@@ -44,7 +48,7 @@ type Pool struct {
 	mu       sync.Mutex
 	stock    int64   // leased, in no account
 	seen     int64   // the stock at the last Trim
-	waiting  int     // calls of Account.Grow that wait in Source.Take
+	scarce   bool    // somebody waits, as of the last lock
 	accounts Account // head of the ring of open accounts
 }
 
@@ -103,22 +107,17 @@ func (p *Pool) Bytes() (used, leased int64) {
 }
 
 // Recall gives all that is leased but unused back to the source and returns how
-// much that was.
+// much that was. If somebody waits, shrinking leaves nothing unused from now on,
+// until nobody does.
 func (p *Pool) Recall() int64 {
-	p.mu.Lock()
-	n := p.recall()
-	p.mu.Unlock()
-	p.give(n)
-	return n
-}
-
-// recall takes all that is unused out of the pool; the caller gives it.
-func (p *Pool) recall() int64 {
+	p.lock()
 	n := p.stock
 	p.stock = 0
 	for a := p.accounts.next; a != &p.accounts; a = a.next {
 		n += a.drain(0)
 	}
+	p.mu.Unlock()
+	p.give(n)
 	return n
 }
 
@@ -126,7 +125,7 @@ func (p *Pool) recall() int64 {
 // the slack of accounts where it did not change, and the stock if it did not. It
 // is meant for a ticker.
 func (p *Pool) Trim() int64 {
-	p.mu.Lock()
+	p.lock()
 	n := int64(0)
 	if p.stock == p.seen {
 		n, p.stock = p.stock, 0
@@ -145,19 +144,29 @@ func (p *Pool) Trim() int64 {
 	return n
 }
 
-// surplus takes out of the stock what is above its bound. Bytes above two blocks
-// go, down to one, so that a caller who takes and gives one block over and over
-// does not reach the source each time.
-func (p *Pool) surplus() int64 {
-	keep := p.block
-	switch {
-	case p.waiting > 0:
-		keep = 0
-	case p.stock <= 2*p.block:
+// lock locks the pool for a change of what is leased.
+func (p *Pool) lock() {
+	p.mu.Lock()
+	p.scarce = p.src.Waiting()
+}
+
+// keep returns how much may lie unused where n is the rule.
+func (p *Pool) keep(n int64) int64 {
+	if p.scarce {
 		return 0
 	}
-	n := p.stock - keep
-	p.stock = keep
+	return n
+}
+
+// surplus takes out of the stock what is above its bound. Above two blocks it
+// goes down to one, so that a caller who takes and gives one block over and over
+// does not reach the source each time.
+func (p *Pool) surplus() int64 {
+	if p.stock <= p.keep(2*p.block) {
+		return 0
+	}
+	n := p.stock - p.keep(p.block)
+	p.stock -= n
 	return n
 }
 
@@ -169,7 +178,7 @@ func (p *Pool) give(n int64) {
 
 // ahead returns the bytes to ask for when n are needed.
 func (p *Pool) ahead(n int64) int64 {
-	if p.waiting > 0 || n > math.MaxInt64-p.block {
+	if n > math.MaxInt64-p.block {
 		return n
 	}
 	return n + p.block

@@ -11,6 +11,7 @@ var errRefused = errors.New("refused")
 // budget is a Source with a fixed number of bytes and a FIFO of waiters.
 type budget struct {
 	total int64
+	pool  *Pool
 
 	mu    sync.Mutex
 	out   int64 // granted
@@ -43,6 +44,7 @@ func (b *budget) Take(ctx context.Context, n int64) error {
 	b.queue = append(b.queue, c)
 	b.serve()
 	b.mu.Unlock()
+	b.pool.Recall()
 	select {
 	case <-c.ok:
 		return nil
@@ -85,6 +87,8 @@ func (b *budget) granted() int64 {
 	defer b.mu.Unlock()
 	return b.out
 }
+
+func (b *budget) Waiting() bool { return b.waiters() > 0 }
 
 func (b *budget) waiters() int {
 	b.mu.Lock()
