@@ -41,6 +41,9 @@ type Constraint struct {
 	LimitBytes int64
 	// UsedBytes is what counts against the limit (page cache does not), or UnknownBytes.
 	UsedBytes int64
+	// Ranks is how many ranks of the communicator are under the constraint, 0
+	// outside a Guard.
+	Ranks int
 	// Notes are remarks for people, e.g. "may include reclaimable slab".
 	Notes []string
 
@@ -49,6 +52,14 @@ type Constraint struct {
 	id uint64
 	// cpus is the number of CPUs that are online on the constraint's node.
 	cpus int
+}
+
+// label names the constraint in a line of text.
+func (c Constraint) label() string {
+	if c.Path == c.Source {
+		return c.Source
+	}
+	return c.Source + " " + c.Path
 }
 
 // known reports whether there is a limit and a usage to take from it.

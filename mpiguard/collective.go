@@ -1,0 +1,114 @@
+package mpiguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// vote is what a rank says in every collective: that it takes part as asked, or
+// why it cannot. The first byte of a row is the vote.
+type vote byte
+
+const (
+	voteYes      vote = iota
+	voteCanceled      // its ctx was cancelled before the call
+	voteDeadline      // the deadline of its ctx had passed before the call
+	voteClosed        // its guard is closed
+	voteFailed        // anything else, said in a message that follows
+)
+
+func voteOf(ctx context.Context, closed bool) vote {
+	switch err := ctx.Err(); {
+	case closed:
+		return voteClosed
+	case errors.Is(err, context.DeadlineExceeded):
+		return voteDeadline
+	case err != nil:
+		return voteCanceled
+	}
+	return voteYes
+}
+
+func (v vote) err() error {
+	switch v {
+	case voteYes:
+		return nil
+	case voteCanceled:
+		return context.Canceled
+	case voteDeadline:
+		return context.DeadlineExceeded
+	case voteClosed:
+		return ErrClosed
+	}
+	return errors.New("failed")
+}
+
+// CollectiveError is the error of a collective call. Where the ranks agreed on
+// it, it is the same on all of them.
+type CollectiveError struct {
+	Op   string // "new", "survey" or "pulse"
+	Rank int    // the lowest rank that is the cause, -1 where that is not known
+	Err  error
+}
+
+// Error names the call, the rank and the cause.
+func (e *CollectiveError) Error() string {
+	if e.Rank < 0 {
+		return fmt.Sprintf("mpiguard: %s: %v", e.Op, e.Err)
+	}
+	return fmt.Sprintf("mpiguard: %s: rank %d: %v", e.Op, e.Rank, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *CollectiveError) Unwrap() error { return e.Err }
+
+// collective runs one collective of the guard. A rank that cannot take part as
+// asked (its ctx is done, its guard is closed) enters all the same, with its vote,
+// so that no other rank waits for it. exchange does the communication with the
+// ctx given to it and returns the lowest rank whose vote is not yes, and that
+// vote.
+func (g *Guard) collective(ctx context.Context, op string, exchange func(ctx context.Context, mine vote) (int, vote, error)) error {
+	if !g.inCollective.CompareAndSwap(false, true) {
+		return &CollectiveError{op, g.rank, ErrConcurrent}
+	}
+	defer g.inCollective.Store(false)
+	mine := voteOf(ctx, g.closed.Load())
+	if mine != voteYes {
+		ctx = context.WithoutCancel(ctx)
+	}
+	wait, cancel := context.WithTimeoutCause(ctx, g.cfg.CollectiveTimeout,
+		fmt.Errorf("not all ranks took part within %v: %w", g.cfg.CollectiveTimeout, context.DeadlineExceeded))
+	defer cancel()
+	rank, v, err := exchange(wait, mine)
+	if err != nil {
+		return &CollectiveError{op, -1, err}
+	}
+	if v != voteYes {
+		return &CollectiveError{op, rank, v.err()}
+	}
+	return nil
+}
+
+// gather exchanges rows of n bytes in one Allgather and decodes each into the
+// element of its rank; code lists the fields of a row.
+func gather[T any](ctx context.Context, c Comm, n int, mine vote, row *T, code func(*T, *coder)) (rows []T, worst int, v vote, err error) {
+	const header = 1
+	enc := coder{buf: make([]byte, header+n), off: header}
+	enc.buf[0] = byte(mine)
+	code(row, &enc)
+	all := make([]byte, c.Size()*len(enc.buf))
+	if err := c.Allgather(ctx, all, enc.buf); err != nil {
+		return nil, -1, voteYes, err
+	}
+	rows = make([]T, c.Size())
+	worst = -1
+	for i := range rows {
+		b := all[i*len(enc.buf):][:len(enc.buf)]
+		if w := vote(b[0]); w != voteYes && worst < 0 {
+			worst, v = i, w
+		}
+		code(&rows[i], &coder{buf: b, off: header, decode: true})
+	}
+	return rows, worst, v, nil
+}

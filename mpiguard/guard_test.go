@@ -1,0 +1,128 @@
+package mpiguard
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func newTestGuard(t *testing.T, cfg Config) *Guard {
+	t.Helper()
+	g, err := New(context.Background(), nil, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, g.Close()) })
+	return g
+}
+
+func TestReserve(t *testing.T) {
+	g := newTestGuard(t, Config{LimitBytes: 1 << 30})
+	before := g.Usage()
+	r, err := g.TryReserve("table", 100<<20)
+	require.NoError(t, err)
+	assert.Equal(t, int64(100<<20), r.SizeBytes())
+	assert.GreaterOrEqual(t, g.Usage().UntouchedBytes-before.UntouchedBytes, int64(100<<20))
+	require.NoError(t, r.TryGrow(1<<20))
+	r.Shrink(50 << 20)
+	assert.Equal(t, int64(51<<20), r.SizeBytes())
+
+	_, err = g.TryReserve("too much", 1000<<20)
+	require.ErrorIs(t, err, ErrNever)
+	_, err = g.TryReserve("too much now", 900<<20)
+	require.ErrorIs(t, err, ErrRefused)
+	require.NotErrorIs(t, err, ErrNever)
+	var refused *RefusedError
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, []Holder{{"table", 51 << 20}}, refused.Holders)
+	t.Log(err)
+	r.Release()
+	r.Release()
+	assert.Zero(t, r.SizeBytes())
+	require.ErrorIs(t, r.TryGrow(1), ErrClosed)
+	r2, err := g.TryReserve("fits now", 900<<20)
+	require.NoError(t, err)
+	r2.Release()
+}
+
+func TestReserveWaitsInOrder(t *testing.T) {
+	g := newTestGuard(t, Config{LimitBytes: 1 << 30})
+	held, err := g.TryReserve("held", 900<<20)
+	require.NoError(t, err)
+	var order [2]time.Time
+	done := make(chan error, 2)
+	for i, n := range []int64{800 << 20, 10 << 20} { // the second would fit at once after the first is waiting
+		go func() {
+			r, err := g.Reserve(context.Background(), "waiter", n)
+			order[i] = time.Now()
+			if err == nil {
+				defer r.Release()
+			}
+			done <- err
+		}()
+		require.Eventually(t, func() bool {
+			g.proc.mu.Lock()
+			defer g.proc.mu.Unlock()
+			return len(g.proc.waiters) == i+1
+		}, time.Second, time.Millisecond)
+	}
+	_, err = g.TryReserve("barging", 1)
+	require.ErrorIs(t, err, ErrRefused)
+	held.Release()
+	require.NoError(t, <-done)
+	require.NoError(t, <-done)
+}
+
+func TestReserveEndsWithItsContext(t *testing.T) {
+	g := newTestGuard(t, Config{LimitBytes: 1 << 30})
+	held, err := g.TryReserve("held", 900<<20)
+	require.NoError(t, err)
+	defer held.Release()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	_, err = g.Reserve(ctx, "waits", 500<<20)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, ErrRefused)
+	t.Log(err)
+	fits, err := g.Reserve(ctx, "fits", 1<<20)
+	require.NoError(t, err, "what fits does not wait, so a ctx that is done does not matter")
+	fits.Release()
+}
+
+func TestCloseEndsWaitersAndNamesLeaks(t *testing.T) {
+	g, err := New(context.Background(), nil, Config{LimitBytes: 1 << 30})
+	require.NoError(t, err)
+	_, err = g.TryReserve("forgotten", 900<<20)
+	require.NoError(t, err)
+	waiting := make(chan error)
+	go func() {
+		_, err := g.Reserve(context.Background(), "waits", 500<<20)
+		waiting <- err
+	}()
+	time.Sleep(20 * time.Millisecond)
+	err = g.Close()
+	require.EqualError(t, err, `mpiguard: rank 0: not released before Close: "forgotten" (900 MiB)`)
+	require.ErrorIs(t, <-waiting, ErrClosed)
+	require.Equal(t, err, g.Close())
+	_, err = g.TryReserve("late", 1)
+	require.ErrorIs(t, err, ErrClosed)
+	_, err = g.Survey(context.Background())
+	require.ErrorIs(t, err, ErrClosed)
+	var ce *CollectiveError
+	require.True(t, errors.As(err, &ce))
+}
+
+func TestSurveyAndPulseOfOneRank(t *testing.T) {
+	g := newTestGuard(t, Config{LimitBytes: 1 << 30})
+	s, err := g.Survey(context.Background())
+	require.NoError(t, err)
+	t.Log("\n" + s.String())
+	require.Len(t, s.Ranks, 1)
+	p, err := g.Pulse(context.Background())
+	require.NoError(t, err)
+	assert.Equal(t, Normal, p.Level)
+	assert.Equal(t, 0, p.Rank)
+	assert.Positive(t, p.HeadroomBytes)
+}

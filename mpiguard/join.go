@@ -1,0 +1,112 @@
+package mpiguard
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+
+	"github.com/mpiguard/mpiguard/internal/procfs"
+)
+
+// peer is what New learns of a rank for good.
+type peer struct {
+	node    uint64 // equal for ranks of one host name on one kernel
+	process uint64 // equal for ranks in one process
+	pid     int64
+	host    string
+	steer   steering
+}
+
+const (
+	hostBytes    = 64
+	peerRowBytes = 3*8 + hostBytes + len(steering{})*8
+)
+
+func (p *peer) code(c *coder) {
+	c.uint64(&p.node)
+	c.uint64(&p.process)
+	c.int64(&p.pid)
+	c.text(&p.host, hostBytes)
+	for i := range p.steer {
+		c.uint64(&p.steer[i])
+	}
+}
+
+// self describes this rank to the others.
+func (g *Guard) self() peer {
+	// What cannot be read is empty; the rest still tells nodes and processes apart.
+	host, _ := os.Hostname()
+	m := g.cfg.machine
+	boot, _ := procfs.BootID(m.Root)
+	start, _ := procfs.StartTime(m.Root, m.PID)
+	pid := os.Getpid()
+	return peer{
+		node:    constraintID(boot, host),
+		process: constraintID(boot, host, strconv.Itoa(pid), strconv.FormatUint(start, 10)),
+		pid:     int64(pid), host: host, steer: g.cfg.steering(),
+	}
+}
+
+// failure is the message of a rank that cannot take part in New.
+type failure struct{ text string }
+
+const failureBytes = 256
+
+func (f *failure) code(c *coder) { c.text(&f.text, failureBytes) }
+
+// meet tells all ranks who is where and whether each could start; local is why
+// this rank could not, or nil. All ranks return the same error.
+func (g *Guard) meet(ctx context.Context, local error) error {
+	var agreed error
+	err := g.collective(ctx, "new", func(ctx context.Context, mine vote) (int, vote, error) {
+		if local != nil {
+			mine = voteFailed
+		}
+		me := g.self()
+		rows, worst, v, err := gather(ctx, g.comm, peerRowBytes, mine, &me, (*peer).code)
+		if err != nil || v != voteFailed {
+			g.peers = rows
+			return worst, v, err
+		}
+		why := failure{}
+		if local != nil {
+			why.text = local.Error()
+		}
+		texts, _, _, err := gather(ctx, g.comm, failureBytes, voteYes, &why, (*failure).code)
+		if err != nil {
+			return -1, voteYes, err
+		}
+		agreed = errors.New(texts[worst].text)
+		if worst == g.rank {
+			agreed = local // the same text, and the caller can unwrap it
+		}
+		agreed = &CollectiveError{"new", worst, agreed}
+		return -1, voteYes, nil
+	})
+	if err != nil {
+		return err
+	}
+	if agreed != nil {
+		return agreed
+	}
+	for i, p := range g.peers {
+		if err := p.steer.mismatch(g.peers[0].steer); err != nil {
+			return &CollectiveError{"new", i, err}
+		}
+	}
+	return nil
+}
+
+// divide finds the constraints that this process shares with others and its
+// share of each.
+func (g *Guard) divide(ctx context.Context) error {
+	return g.collective(ctx, "new", func(ctx context.Context, mine vote) (int, vote, error) {
+		me := g.proc.scope(g.peers[g.rank].process)
+		rows, worst, v, err := gather(ctx, g.comm, scopeRowBytes, mine, &me, (*scopeRow).code)
+		if err == nil && v == voteYes {
+			g.proc.setShares(rows, g.rank)
+		}
+		return worst, v, err
+	})
+}

@@ -1,0 +1,57 @@
+package mpiguard
+
+import (
+	"context"
+	"math"
+)
+
+// Pulse is the pressure of all ranks in a few words.
+type Pulse struct {
+	Level         Level // the worst of all ranks
+	Rank          int   // the lowest rank that has it
+	HeadroomBytes int64 // the least of all ranks; UnlimitedBytes where nothing limits
+}
+
+// Pulse gives every rank the worst level of all ranks as of their last samples,
+// so that all can take the same decision at the same step. Collective.
+//
+// It costs one Allreduce of 24 bytes however many ranks there are, and measures
+// nothing. Errors are those of Survey.
+func (g *Guard) Pulse(ctx context.Context) (Pulse, error) {
+	var p Pulse
+	err := g.collective(ctx, "pulse", func(ctx context.Context, mine vote) (int, vote, error) {
+		words := pulseWords(g.rank, mine, g.Level(), g.HeadroomBytes())
+		if err := g.comm.AllreduceUint64(ctx, words[:], words[:], OpMax); err != nil {
+			return -1, voteYes, err
+		}
+		var v vote
+		var voter int
+		p, v, voter = readPulse(words)
+		return voter, v, nil
+	})
+	if err != nil {
+		return Pulse{}, err
+	}
+	return p, nil
+}
+
+// pulseWords packs what a rank says so that the maximum of each word over the
+// ranks is the answer: a higher vote or level wins, then a lower rank, and the
+// headroom is turned upside down.
+func pulseWords(rank int, v vote, l Level, headroomBytes int64) [3]uint64 {
+	lowFirst := uint64(math.MaxUint32 - uint32(rank))
+	return [3]uint64{
+		uint64(v)<<32 | lowFirst,
+		uint64(l)<<32 | lowFirst,
+		math.MaxInt64 - uint64(max(headroomBytes, 0)),
+	}
+}
+
+func readPulse(words [3]uint64) (p Pulse, v vote, voter int) {
+	rank := func(w uint64) int { return int(math.MaxUint32 - uint32(w)) }
+	return Pulse{
+		Level:         Level(words[1] >> 32),
+		Rank:          rank(words[1]),
+		HeadroomBytes: math.MaxInt64 - int64(words[2]),
+	}, vote(words[0] >> 32), rank(words[0])
+}
