@@ -20,6 +20,7 @@ type Guard struct {
 	closed       atomic.Bool
 	closing      context.Context // done when Close begins: ends Reserves that wait
 	beginClose   context.CancelFunc
+	growing      sync.RWMutex // held for reading by each Grow that may wait
 	closeOnce    sync.Once
 	closeErr     error
 	inCollective atomic.Bool
@@ -77,7 +78,9 @@ func (g *Guard) Close() error {
 	g.closeOnce.Do(func() {
 		g.closed.Store(true)
 		g.beginClose()
+		g.growing.Lock() // so that what is released here is not granted to one that must end
 		g.closeErr = g.releaseAll()
+		g.growing.Unlock()
 		g.notices.close()
 		g.proc.leave(g)
 	})

@@ -96,6 +96,8 @@ func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 	if r.account.TryGrow(bytes) == nil {
 		return nil
 	}
+	r.guard.growing.RLock()
+	defer r.guard.growing.RUnlock()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(r.guard.closing, func() { cancel(ErrClosed) })()

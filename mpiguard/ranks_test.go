@@ -1,0 +1,153 @@
+package mpiguard_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mpiguard/mpiguard/mpiguard"
+	"github.com/mpiguard/mpiguard/mpiguard/commtest"
+	"github.com/mpiguard/mpiguard/mpiguard/inproc"
+)
+
+func TestGuardInProcess(t *testing.T) {
+	for _, n := range []int{1, 2, 4, 8} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			commtest.TestGuard(t, func(f func(mpiguard.Comm) error) error {
+				return inproc.Run(n, func(m mpiguard.Messenger) error { return f(m) })
+			})
+		})
+	}
+}
+
+// A variable that is junk for one rank only is an error on all of them.
+func TestJunkVariableOfOneRank(t *testing.T) {
+	const n = 4
+	start := time.Now()
+	texts := make([]string, n)
+	require.NoError(t, inproc.Run(n, func(c mpiguard.Messenger) error {
+		cfg := mpiguard.Config{}.WithEnviron()
+		if c.Rank() == 2 {
+			cfg = mpiguard.Config{}.WithEnviron("MPIGUARD_KEEP_FREE=lots")
+		}
+		_, err := mpiguard.New(context.Background(), c, cfg)
+		if assert.Error(t, err) {
+			texts[c.Rank()] = err.Error()
+		}
+		return nil
+	}))
+	assert.Less(t, time.Since(start), time.Second)
+	for _, text := range texts {
+		assert.Contains(t, text, `rank 2: MPIGUARD_KEEP_FREE="lots"`)
+		assert.Equal(t, texts[0], text)
+	}
+}
+
+// A rank that never comes ends the wait of the others with the timeout, and the
+// error says so.
+func TestCollectiveTimeout(t *testing.T) {
+	cfg := mpiguard.Config{CollectiveTimeout: 100 * time.Millisecond}
+	release := make(chan struct{})
+	require.NoError(t, inproc.Run(3, func(c mpiguard.Messenger) error {
+		g, err := mpiguard.New(context.Background(), c, cfg)
+		if err != nil {
+			return err
+		}
+		defer g.Close()
+		if c.Rank() == 1 {
+			<-release
+			return nil
+		}
+		start := time.Now()
+		_, err = g.Survey(context.Background())
+		assert.ErrorIs(t, err, mpiguard.ErrBroken)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "not entered by rank 1")
+		assert.Less(t, time.Since(start), 100*time.Millisecond+time.Second)
+		_, again := g.Pulse(context.Background())
+		assert.ErrorIs(t, again, mpiguard.ErrBroken, "at once")
+		if c.Rank() == 0 {
+			time.AfterFunc(50*time.Millisecond, func() { close(release) })
+		}
+		return nil
+	}))
+}
+
+func TestConcurrentCollective(t *testing.T) {
+	require.NoError(t, inproc.Run(2, func(c mpiguard.Messenger) error {
+		g, err := mpiguard.New(context.Background(), c, mpiguard.Config{})
+		if err != nil {
+			return err
+		}
+		defer g.Close()
+		if c.Rank() == 1 {
+			time.Sleep(100 * time.Millisecond)
+			_, err = g.Survey(context.Background())
+			return err
+		}
+		first := make(chan error)
+		go func() {
+			_, err := g.Survey(context.Background())
+			first <- err
+		}()
+		time.Sleep(50 * time.Millisecond)
+		_, err = g.Pulse(context.Background())
+		assert.ErrorIs(t, err, mpiguard.ErrConcurrent)
+		return <-first
+	}))
+}
+
+// In one process at most one guard on a communicator that is not in-process.
+func TestSecondCommunicator(t *testing.T) {
+	g, err := mpiguard.New(context.Background(), nil, mpiguard.Config{})
+	require.NoError(t, err)
+	again, err := mpiguard.New(context.Background(), nil, mpiguard.Config{})
+	require.NoError(t, err, "the same communicator")
+	require.NoError(t, again.Close())
+	_, err = mpiguard.New(context.Background(), other{inproc.World(1)[0]}, mpiguard.Config{})
+	require.ErrorIs(t, err, mpiguard.ErrInUse)
+	require.NoError(t, g.Close())
+	g, err = mpiguard.New(context.Background(), other{inproc.World(1)[0]}, mpiguard.Config{})
+	require.NoError(t, err)
+	require.NoError(t, g.Close())
+}
+
+// other is a communicator of its own: what it embeds is not to be seen.
+type other struct{ mpiguard.Comm }
+
+func TestReservationsOfTheRanksOfAProcessAddUp(t *testing.T) {
+	const n = 4
+	refused := make([]error, n)
+	require.NoError(t, inproc.Run(n, func(c mpiguard.Messenger) error {
+		g, err := mpiguard.New(context.Background(), c, mpiguard.Config{LimitBytes: 1 << 30})
+		if err != nil {
+			return err
+		}
+		defer g.Close()
+		r, err := g.TryReserve(fmt.Sprintf("of rank %d", c.Rank()), 200<<20)
+		if err != nil {
+			return err
+		}
+		if err := c.Barrier(context.Background()); err != nil {
+			return err
+		}
+		_, refused[c.Rank()] = g.TryReserve("more", 150<<20)
+		s, err := g.Survey(context.Background())
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			t.Log("\n" + s.String())
+			assert.GreaterOrEqual(t, s.Ranks[0].UntouchedBytes, int64(800<<20))
+		}
+		r.Release()
+		return nil
+	}))
+	for _, err := range refused {
+		require.ErrorIs(t, err, mpiguard.ErrRefused)
+	}
+}
