@@ -142,7 +142,7 @@ func TestReservationsOfTheRanksOfAProcessAddUp(t *testing.T) {
 		}
 		if c.Rank() == 0 {
 			t.Log("\n" + s.String())
-			assert.GreaterOrEqual(t, s.Ranks[0].UntouchedBytes, int64(800<<20))
+			assert.GreaterOrEqual(t, s.Ranks[0].UntouchedBytes, int64(790<<20))
 		}
 		r.Release()
 		return nil
