@@ -1,0 +1,160 @@
+package groupby
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// Layout says where key and value stand in a row.
+type Layout struct {
+	Key, Value int  // columns, from 1
+	Separator  byte // between columns
+}
+
+// Rows adds rows of a file, or of one rank's part of it, to a table.
+//
+// A row is a line that ends in "\n" or "\r\n" (the last one may lack it) with
+// columns between separators. Empty lines are skipped, and so is a byte order
+// mark at the start of the file. There is no quoting: a double quote anywhere is
+// an error, since a separator or a line end inside quotes would be misread.
+type Rows struct {
+	Layout
+	Table *Table
+	// OffsetBytes is where the next block starts in the file; a line number of
+	// Lines+1 belongs to it. Both advance with each line.
+	OffsetBytes int64
+	Lines       int64
+}
+
+// RowError is an error in one row.
+type RowError struct {
+	Line        int64 // from 1, in what Rows has seen
+	OffsetBytes int64 // where the line starts in the file
+	Err         error
+}
+
+func (e *RowError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+
+// Unwrap returns the error without its place.
+func (e *RowError) Unwrap() error { return e.Err }
+
+var errQuote = errors.New(`a double quote: quoted columns are not supported`)
+
+var byteOrderMark = []byte("\ufeff")
+
+// quoteWindowBytes is how far ahead Add looks for quotes: one quick look at
+// many lines, short enough that they are still in the cache when they are read.
+const quoteWindowBytes = 64 << 10
+
+// Add adds the rows of a block of whole lines. An error is a *RowError; the rows
+// before that line have been added.
+func (r *Rows) Add(block []byte) error {
+	rest := block
+	if r.OffsetBytes == 0 {
+		rest = bytes.TrimPrefix(rest, byteOrderMark)
+		r.OffsetBytes = int64(len(block) - len(rest))
+	}
+	for len(rest) > 0 {
+		window := rest
+		if len(window) > quoteWindowBytes {
+			window = window[:quoteWindowBytes]
+			if end := bytes.LastIndexByte(window, '\n'); end >= 0 {
+				window = window[:end+1]
+			} else {
+				window = rest
+			}
+		}
+		rest = rest[len(window):]
+		if quote := bytes.IndexByte(window, '"'); quote >= 0 {
+			start := bytes.LastIndexByte(window[:quote], '\n') + 1
+			if err := r.addLines(window[:start]); err != nil {
+				return err
+			}
+			return r.fail(errQuote)
+		}
+		if err := r.addLines(window); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Rows) addLines(lines []byte) error {
+	for len(lines) > 0 {
+		line := lines
+		if end := bytes.IndexByte(lines, '\n'); end >= 0 {
+			line = lines[:end]
+			lines = lines[end+1:]
+		} else {
+			lines = nil
+		}
+		length := len(line) + 1
+		if n := len(line); n > 0 && line[n-1] == '\r' {
+			line = line[:n-1]
+		}
+		if len(line) > 0 {
+			if err := r.addRow(line); err != nil {
+				return r.fail(err)
+			}
+		}
+		r.Lines++
+		r.OffsetBytes += int64(length)
+	}
+	return nil
+}
+
+func (r *Rows) fail(err error) error {
+	return &RowError{Line: r.Lines + 1, OffsetBytes: r.OffsetBytes, Err: err}
+}
+
+func (r *Rows) addRow(line []byte) error {
+	key, value, err := r.cut(line)
+	if err != nil {
+		return err
+	}
+	number, err := ParseNumber(value)
+	if err != nil {
+		return fmt.Errorf("column %d: %s %w", r.Value, quote(value), err)
+	}
+	group, err := r.Table.Group(key)
+	if err != nil {
+		return err
+	}
+	group.add(number)
+	return nil
+}
+
+// cut finds the two columns of a row.
+func (l Layout) cut(line []byte) (key, value []byte, err error) {
+	last := max(l.Key, l.Value)
+	for column := 1; ; column++ {
+		end := bytes.IndexByte(line, l.Separator)
+		field := line
+		if end >= 0 {
+			field = line[:end]
+		}
+		if column == l.Key {
+			key = field
+		}
+		if column == l.Value {
+			value = field
+		}
+		switch {
+		case column == last:
+			return key, value, nil
+		case end < 0:
+			return nil, nil, fmt.Errorf("no column %d in a row of %d", last, column)
+		}
+		line = line[end+1:]
+	}
+}
+
+const quoteShown = 40 // bytes of a bad value that an error shows
+
+func quote(value []byte) string {
+	if len(value) > quoteShown {
+		return fmt.Sprintf("%q...", value[:quoteShown])
+	}
+	return fmt.Sprintf("%q", value)
+}
