@@ -74,14 +74,17 @@ func (g *Guard) collective(ctx context.Context, op string, exchange func(ctx con
 	}
 	defer g.inCollective.Store(false)
 	mine := voteOf(ctx, g.closed.Load())
+	asked := ctx
 	if mine != voteYes {
-		ctx = context.WithoutCancel(ctx)
+		asked = context.WithoutCancel(ctx)
 	}
-	wait, cancel := context.WithTimeoutCause(ctx, g.cfg.CollectiveTimeout,
-		fmt.Errorf("not all ranks took part within %v: %w", g.cfg.CollectiveTimeout, context.DeadlineExceeded))
-	defer cancel()
+	wait := bound(asked, g.cfg.CollectiveTimeout)
+	defer wait.release()
 	rank, v, err := exchange(wait, mine)
 	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) && asked.Err() == nil {
+			err = fmt.Errorf("not all ranks took part within %v: %w", g.cfg.CollectiveTimeout, err)
+		}
 		return &CollectiveError{op, -1, err}
 	}
 	if v != voteYes {
