@@ -2,6 +2,7 @@ package mpiguard
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -125,4 +126,18 @@ func TestSurveyAndPulseOfOneRank(t *testing.T) {
 	assert.Equal(t, Normal, p.Level)
 	assert.Equal(t, 0, p.Rank)
 	assert.Positive(t, p.HeadroomBytes)
+}
+
+func TestSurveyAsJSON(t *testing.T) {
+	s := &Survey{
+		Ranks: []RankUsage{{Host: "n1", HeadroomBytes: UnlimitedBytes, UsedBytes: UnknownBytes, Level: High,
+			Usage: Usage{AnonBytes: 5}}},
+		Nodes: []NodeUsage{{Host: "n1", Ranks: 1, UsedBytes: 0, LimitBytes: 7}},
+	}
+	text, err := json.Marshal(s)
+	require.NoError(t, err)
+	for _, part := range []string{`"headroom_bytes":"unlimited"`, `"used_bytes":null`, `"level":"high"`, `"anon_bytes":5`,
+		`"used_bytes":0`, `"limit_bytes":7`} {
+		assert.Contains(t, string(text), part)
+	}
 }
