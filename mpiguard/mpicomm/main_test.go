@@ -11,7 +11,7 @@ import (
 )
 
 // A test binary is one of the ranks where rankVariable says how to start MPI;
-// TestMpirun makes such ranks of it.
+// TestMpirun and its like make such ranks of it.
 const (
 	rankVariable = "MPICOMM_TEST_RANK"
 	single       = "single"   // mpi.Start(false)
@@ -20,7 +20,7 @@ const (
 
 var (
 	onMain  = make(chan func()) // for the thread that started MPI
-	stopped bool                // by a test
+	stopped bool                // a test called mpi.Stop
 )
 
 func init() { runtime.LockOSThread() }
@@ -53,9 +53,9 @@ func runOnMain[T any](f func() T) T {
 	return <-result
 }
 
-// rank skips a test that is not one of the ranks.
+// rank skips a test in a process that is no rank.
 func rank(t *testing.T) {
 	if os.Getenv(rankVariable) == "" {
-		t.Skip("this process is no rank: TestMpirun runs it under mpirun")
+		t.Skip("no rank: TestMpirun and its like run this under mpirun")
 	}
 }

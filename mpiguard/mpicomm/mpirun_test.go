@@ -3,107 +3,60 @@
 package mpicomm_test
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mpiguard/mpiguard/internal/lab"
+	"github.com/mpiguard/mpiguard/internal/lab/mpirun"
 	"github.com/mpiguard/mpiguard/mpiguard/mpicomm"
 )
 
-// job is one run of this test binary under mpirun.
-type job struct {
-	ranks   int
-	start   string   // how the ranks start MPI: single or multiple
-	tests   string   // what they run, as for -test.run
-	options []string // of mpirun
-	env     []string
-	limit   time.Duration // 0 is two minutes
-	begun   func(*exec.Cmd)
-}
-
-// run runs the job and returns the exit code of mpirun and what was printed.
-func (j job) run(t *testing.T) (int, string) {
+// job runs this test binary under mpirun, with the given tests as for -test.run
+// and MPI started as rankVariable says.
+func job(t *testing.T, ranks int, start, tests string, flags ...string) mpirun.Result {
 	t.Helper()
-	launcher := os.Getenv("MPIRUN")
-	if launcher == "" {
-		launcher = "mpirun"
-	}
-	path, err := exec.LookPath(launcher)
-	need(t, err == nil, "no "+launcher)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	if j.limit == 0 {
-		j.limit = 2 * time.Minute
-	}
+	c := mpirun.Config{Ranks: ranks, Flags: flags, Env: []string{rankVariable + "=" + start}}
+	return lab.Mpirun(t, c, self, "-test.run", tests, "-test.timeout", time.Minute.String())
+}
 
-	args := []string{"-n", strconv.Itoa(j.ranks)}
-	if openMPI() {
-		args = append(args, "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1")
+// passes runs a job of which every rank must pass at least one test.
+func passes(t *testing.T, ranks int, start, tests string, flags ...string) {
+	t.Helper()
+	r := job(t, ranks, start, tests, flags...)
+	if !assert.Zero(t, r.Exit) || !assert.Equal(t, ranks, strings.Count(r.Stdout, "PASS\n")) ||
+		!assert.NotContains(t, r.Stderr, "no tests to run") {
+		t.Logf("stdout:\n%s\nstderr:\n%s", r.Stdout, r.Stderr)
 	}
-	args = append(append(args, j.options...), self, "-test.run", j.tests, "-test.timeout", j.limit.String())
-	ctx, cancel := context.WithTimeout(t.Context(), j.limit)
-	defer cancel()
-	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.Env = append(append(os.Environ(), rankVariable+"="+j.start,
-		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-		"OMPI_MCA_btl_tcp_if_include=lo", "OMPI_MCA_oob_tcp_if_include=lo"), j.env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(cmd.Process.Pid, syscall.SIGTERM) } // mpirun ends its ranks
-	cmd.WaitDelay = 5 * time.Second
-	require.NoError(t, cmd.Start())
-	defer syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-	if j.begun != nil {
-		j.begun(cmd)
-	}
-	err = cmd.Wait()
-	if ctx.Err() != nil {
-		t.Errorf("%v after %v:\n%s", err, j.limit, out.String())
-	}
-	return cmd.ProcessState.ExitCode(), out.String()
 }
 
 func openMPI() bool { return strings.HasPrefix(mpicomm.Library(), "Open MPI") }
-
-// need skips a test that this machine cannot run, or fails it where all of the
-// lab is required.
-func need(t *testing.T, ok bool, reason string) {
-	t.Helper()
-	switch {
-	case ok:
-	case os.Getenv("MPIGUARD_LAB") == "require":
-		t.Fatal(reason)
-	default:
-		t.Skip(reason)
-	}
-}
 
 func TestMpirun(t *testing.T) {
 	transports := map[string][]string{"default": nil}
 	if openMPI() {
 		transports["tcp"] = []string{"--mca", "btl", "self,tcp"}
 	}
-	for name, options := range transports {
+	for name, flags := range transports {
 		for _, n := range []int{1, 2, 4} {
 			t.Run(fmt.Sprintf("%s/n=%d", name, n), func(t *testing.T) {
-				code, out := job{ranks: n, start: multiple, tests: "^TestRank", options: options}.run(t)
-				assert.Zero(t, code, out)
-				assert.Equal(t, n, strings.Count(out, "PASS"), out)
-				if testing.Verbose() {
-					t.Log(out)
-				}
+				passes(t, n, multiple, "^TestRank", flags...)
 			})
 		}
 	}
 }
+
+func TestMpirunSingleThread(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) { passes(t, n, single, "^TestMain") })
+	}
+}
+
+func TestMpirunStopped(t *testing.T) { passes(t, 2, single, "^TestStopped") }
