@@ -34,6 +34,7 @@ type Budget struct {
 func DetectBudget(m Machine) *Budget {
 	mon := openMonitor(m, defaultKeepFree, 0)
 	defer mon.close()
+	mon.idle = true
 	b, _ := mon.refresh()
 	return b
 }

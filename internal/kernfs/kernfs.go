@@ -99,6 +99,15 @@ func (f *FS) IsDir(name string) (Identity, bool) {
 	return Identity{}, err == nil && info.IsDir()
 }
 
+// Type returns the number of the file system that name is on, as statfs(2) gives
+// it. A tree has none.
+func (f *FS) Type(name string) (int64, bool) {
+	if !f.Live() {
+		return 0, false
+	}
+	return liveType(name)
+}
+
 // File is a file held open. Its methods are not safe for concurrent use with Close.
 type File struct {
 	name string

@@ -49,3 +49,11 @@ func liveDir(name string) (Identity, bool) {
 	}
 	return Identity{Dev: uint64(st.Dev), Ino: st.Ino}, true
 }
+
+func liveType(name string) (int64, bool) {
+	var st unix.Statfs_t
+	if err := unix.Statfs("/"+name, &st); err != nil {
+		return 0, false
+	}
+	return int64(st.Type), true
+}

@@ -12,3 +12,5 @@ func openLive(name string) (*File, error) {
 }
 
 func liveDir(string) (Identity, bool) { return Identity{}, false }
+
+func liveType(string) (int64, bool) { return 0, false }

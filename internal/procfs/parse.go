@@ -75,9 +75,8 @@ func ParseStatus(text []byte) Status {
 	return s
 }
 
-// MemsAllowed returns the list of NUMA nodes that the process may allocate on,
-// as a status file has it, or nil.
-func MemsAllowed(status []byte) []byte {
+// memsAllowed returns the list of NUMA nodes of a status file, or nil.
+func memsAllowed(status []byte) []byte {
 	for len(status) > 0 {
 		var line []byte
 		line, status = cutLine(status)
@@ -101,61 +100,4 @@ func ParseStartTime(stat []byte) (uint64, bool) {
 	}
 	n, rest, ok := number(f[19])
 	return uint64(n), ok && len(rest) == 0
-}
-
-// Meminfo is /proc/meminfo or, with the rows that it has, the meminfo of one
-// NUMA node. What is not there is UnknownBytes.
-type Meminfo struct {
-	TotalBytes        int64
-	FreeBytes         int64
-	AvailableBytes    int64
-	ActiveFileBytes   int64
-	InactiveFileBytes int64
-	SReclaimableBytes int64
-	HugetlbBytes      int64 // the pools of huge pages, of all sizes
-	hugePages         int64
-	hugePageBytes     int64
-}
-
-// ParseMeminfo parses /proc/meminfo, or the meminfo of a NUMA node, whose lines
-// start with "Node N ".
-func ParseMeminfo(text []byte) Meminfo {
-	m := Meminfo{-1, -1, -1, -1, -1, -1, -1, -1, -1}
-	for len(text) > 0 {
-		var line []byte
-		line, text = cutLine(text)
-		if rest, ok := bytes.CutPrefix(line, []byte("Node ")); ok {
-			_, line, _ = bytes.Cut(rest, []byte(" "))
-		}
-		key, value, ok := bytes.Cut(line, colon)
-		if !ok {
-			continue
-		}
-		switch string(key) {
-		case "MemTotal":
-			m.TotalBytes = kilobytes(value)
-		case "MemFree":
-			m.FreeBytes = kilobytes(value)
-		case "MemAvailable":
-			m.AvailableBytes = kilobytes(value)
-		case "Active(file)":
-			m.ActiveFileBytes = kilobytes(value)
-		case "Inactive(file)":
-			m.InactiveFileBytes = kilobytes(value)
-		case "SReclaimable":
-			m.SReclaimableBytes = kilobytes(value)
-		case "HugePages_Total":
-			if n, _, ok := number(value); ok && n < 1<<40 {
-				m.hugePages = n
-			}
-		case "Hugepagesize":
-			m.hugePageBytes = kilobytes(value)
-		case "Hugetlb":
-			m.HugetlbBytes = kilobytes(value)
-		}
-	}
-	if m.HugetlbBytes < 0 && m.hugePages >= 0 && m.hugePageBytes >= 0 && m.hugePageBytes < 1<<40 {
-		m.HugetlbBytes = m.hugePages * m.hugePageBytes // before Linux 4.16: the default size alone
-	}
-	return m
 }

@@ -21,7 +21,7 @@ func Dir(pid int) string {
 type Self struct {
 	statm, status       *kernfs.File
 	statmErr, statusErr error
-	buf                 [4096]byte
+	buf                 [16 << 10]byte // a status file lists groups and CPUs too
 }
 
 // OpenSelf opens the files of process pid, 0 for this one, on the machine below
@@ -74,6 +74,18 @@ func (s *Self) Status() (Status, error) {
 		return unknownStatus, err
 	}
 	return ParseStatus(text), nil
+}
+
+// MemsAllowed returns the NUMA nodes that the process may allocate on.
+func (s *Self) MemsAllowed() ([]int, error) {
+	if s.statusErr != nil {
+		return nil, s.statusErr
+	}
+	text, err := s.status.Read(s.buf[:])
+	if err != nil {
+		return nil, err
+	}
+	return ParseList(memsAllowed(text)), nil
 }
 
 var pageBytes = int64(os.Getpagesize())

@@ -30,10 +30,13 @@ func number(text []byte) (n int64, rest []byte, ok bool) {
 	return n, text[i:], i > start
 }
 
+// maxKilobytes is above what any machine has and leaves room to add amounts up.
+const maxKilobytes = 1 << 50
+
 // kilobytes parses "  123 kB" into bytes, UnknownBytes when it is anything else.
 func kilobytes(value []byte) int64 {
 	n, unit, ok := number(value)
-	if !ok || n > 1<<50 || string(trim(unit)) != "kB" {
+	if !ok || n > maxKilobytes || string(trim(unit)) != "kB" {
 		return UnknownBytes
 	}
 	return n << 10

@@ -1,0 +1,245 @@
+package cgroup
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"slices"
+	"syscall"
+
+	"github.com/mpiguard/mpiguard/internal/kernfs"
+)
+
+// files are the names by which a version of cgroups says the same things.
+type files struct {
+	max string // the hard limit
+	// second is another limit: memory.high, above which the kernel throttles (2),
+	// or that of memory and swap together (1).
+	second string
+	// ceilings are what is charged, page cache too; the first one that is there
+	// is above what counts against either limit.
+	ceilings []string
+	kmem     string // kernel memory, where memory.stat does not have it
+	flat     string // says 0 in a group that does not count those below
+	parse    func(text []byte) stat
+}
+
+var versions = map[int]*files{
+	1: {
+		max: "memory.limit_in_bytes", second: "memory.memsw.limit_in_bytes",
+		ceilings: []string{"memory.memsw.usage_in_bytes", "memory.usage_in_bytes"},
+		kmem:     "memory.kmem.usage_in_bytes", flat: "memory.use_hierarchy", parse: statV1,
+	},
+	2: {max: "memory.max", second: "memory.high", ceilings: []string{"memory.current"}, parse: statV2},
+}
+
+// Group is one level of a hierarchy: its limits as Refresh last read them, and
+// the files behind them held open. It is not safe for concurrent use.
+type Group struct {
+	// Path is the group within its hierarchy, as far as the process can tell.
+	Path string
+	// ID tells the group from all others of the running system, whatever mount or
+	// namespace it is seen through. It is zero in a saved tree.
+	ID kernfs.Identity
+	// MaxBytes is the hard limit.
+	MaxBytes int64
+	// SecondBytes is the limit above which the kernel throttles (version 2), or
+	// that of memory and swap together (version 1).
+	SecondBytes int64
+	// Absent: the group has no files of the memory controller. It has no limit,
+	// and what it uses is counted further up.
+	Absent bool
+	// Notes are remarks for people.
+	Notes []string
+
+	fsys *kernfs.FS
+	dir  string
+	leaf bool
+	*files
+
+	maxFile, secondFile, statFile, ceilingFile, kmemFile *kernfs.File
+
+	opened bool // the files of the usage are open, as far as they can be
+	flat   bool // the group does not count those below it, so its limit is none for us
+}
+
+// Limited reports whether the group has a limit of either kind.
+func (g *Group) Limited() bool { return g.limit() != UnlimitedBytes }
+
+// limit is the smaller limit, UnlimitedBytes when none is known.
+func (g *Group) limit() int64 {
+	limit := UnlimitedBytes
+	for _, n := range [...]int64{g.MaxBytes, g.SecondBytes} {
+		if n != UnknownBytes {
+			limit = min(limit, n)
+		}
+	}
+	return limit
+}
+
+// refresh reads the limits. A limit that could be read once and cannot now keeps
+// its value. The error says that the group was removed: the process has moved.
+func (g *Group) refresh(buf []byte) error {
+	err := g.readLimit(&g.maxFile, g.max, &g.MaxBytes, buf)
+	g.Absent = errors.Is(err, fs.ErrNotExist)
+	if err != nil && !g.Absent {
+		return err
+	}
+	g.SecondBytes = UnlimitedBytes
+	// Version 1 refuses a limit of memory and swap below that of memory.
+	if g.kmem == "" || g.MaxBytes != UnlimitedBytes {
+		// The file is missing where swap is not accounted for.
+		err := g.readLimit(&g.secondFile, g.second, &g.SecondBytes, buf)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if g.Limited() {
+		g.open(buf)
+	}
+	if g.flat {
+		g.MaxBytes, g.SecondBytes = UnlimitedBytes, UnlimitedBytes
+	}
+	return nil
+}
+
+// readLimit reads one limit into *value, through *file, which it opens first.
+func (g *Group) readLimit(file **kernfs.File, name string, value *int64, buf []byte) error {
+	var err error
+	if *file == nil {
+		*file, err = g.fsys.Open(g.dir + "/" + name)
+	}
+	var text []byte
+	if err == nil {
+		text, err = (*file).Read(buf)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		*value = UnlimitedBytes
+		return err
+	}
+	if isGone(err) {
+		return err
+	}
+	var limit int64
+	if err == nil {
+		limit, err = ParseLimit(text)
+	}
+	if err != nil {
+		g.note(name + ": " + reason(err))
+		return nil
+	}
+	*value = limit
+	return nil
+}
+
+// open opens the files of the usage at the first need.
+func (g *Group) open(buf []byte) {
+	if g.opened {
+		return
+	}
+	g.opened = true
+	if !g.leaf && g.files.flat != "" {
+		// Kernels before 5.11 allow such groups.
+		if text, err := g.fsys.Read(g.dir+"/"+g.files.flat, buf); err == nil && string(bytes.TrimSpace(text)) == "0" {
+			g.flat = true
+			g.note(g.files.flat + " is 0: no limit for the groups below")
+			return
+		}
+	}
+	var err error
+	if g.statFile, err = g.fsys.Open(g.dir + "/memory.stat"); err != nil {
+		g.note("memory.stat: " + reason(err))
+		return
+	}
+	for _, name := range g.ceilings {
+		if g.ceilingFile, err = g.fsys.Open(g.dir + "/" + name); err == nil {
+			break
+		}
+	}
+	if g.kmem != "" {
+		if g.kmemFile, err = g.fsys.Open(g.dir + "/" + g.kmem); err == nil {
+			g.note("kernel memory may include reclaimable slab")
+		}
+	}
+}
+
+var (
+	errZero    = errors.New("reads zero although this process runs in the group")
+	errNoRows  = errors.New("memory.stat lacks the rows of anonymous memory")
+	errNoUsage = errors.New("memory.stat cannot be read")
+)
+
+// Usage reads what the group uses. A usage of zero is an error: some sandboxes
+// show it for a group that a process of its own is in. It does not allocate.
+func (g *Group) Usage(buf []byte) (Usage, error) {
+	g.open(buf)
+	s, err := g.stat(buf)
+	if err != nil {
+		return Usage{UnknownBytes, UnknownBytes}, err
+	}
+	u, ok := s.usage()
+	if !ok {
+		return Usage{UnknownBytes, UnknownBytes}, errNoRows
+	}
+	if g.kmemFile != nil {
+		if text, err := g.kmemFile.Read(buf); err == nil {
+			if n, ok := parseUsage(text); ok {
+				u.MemoryBytes += n
+			}
+		}
+	}
+	if u.MemoryBytes == 0 {
+		return Usage{UnknownBytes, UnknownBytes}, errZero
+	}
+	return u, nil
+}
+
+func (g *Group) stat(buf []byte) (stat, error) {
+	if g.statFile == nil {
+		return noStat, errNoUsage
+	}
+	text, err := g.statFile.Read(buf)
+	if err != nil {
+		return noStat, err
+	}
+	return g.parse(text), nil
+}
+
+// Ceiling reads a figure that the usage is never above, in a tenth of the time:
+// all that is charged, page cache included. It does not allocate.
+func (g *Group) Ceiling(buf []byte) (Usage, bool) {
+	g.open(buf)
+	if g.ceilingFile == nil {
+		return Usage{UnknownBytes, UnknownBytes}, false
+	}
+	text, err := g.ceilingFile.Read(buf)
+	if err != nil {
+		return Usage{UnknownBytes, UnknownBytes}, false
+	}
+	n, ok := parseUsage(text)
+	return Usage{MemoryBytes: n}, ok && n > 0
+}
+
+func (g *Group) note(text string) {
+	if !slices.Contains(g.Notes, text) {
+		g.Notes = append(g.Notes, text)
+	}
+}
+
+func (g *Group) close() {
+	for _, f := range [...]*kernfs.File{g.maxFile, g.secondFile, g.statFile, g.ceilingFile, g.kmemFile} {
+		f.Close()
+	}
+}
+
+// reason is the part of an error that a note needs beside the file's name.
+func reason(err error) string {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err.Error()
+	}
+	return err.Error()
+}
+
+// isGone reports whether a file could not be read because its group was removed.
+func isGone(err error) bool { return errors.Is(err, syscall.ENODEV) }
