@@ -1,0 +1,107 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Reason says why a request was refused.
+type Reason uint8
+
+// The reasons.
+const (
+	Short     Reason = iota // not enough is left
+	Behind                  // enough is left, but others waited before
+	Contended               // others were about to take, and did not decide in time
+)
+
+// String returns the reason as a clause.
+func (r Reason) String() string {
+	return [...]string{"not enough is left", "others waited before", "others are taking"}[r]
+}
+
+// Refused is the error of a request that could not be granted.
+type Refused struct {
+	NeedBytes int64
+	// RoomBytes is what could be granted if nobody else asked: limit − kept free −
+	// used − promised but untouched, the least over the constraints. It may be
+	// negative.
+	RoomBytes int64
+	// Constraint is the index in Member.IDs of the one that binds.
+	Constraint int
+	Reason     Reason
+}
+
+func (r *Refused) Error() string {
+	return fmt.Sprintf("ledger: %d bytes refused with room for %d: %s", r.NeedBytes, r.RoomBytes, r.Reason)
+}
+
+// TryTake grants between need and want bytes, as many as there are, and returns
+// how many. Without room for need it returns a *Refused and changes nothing. It
+// does not wait for others to give, only, for 50 µs at most, to learn what one
+// who takes at the same time will do. It panics unless 0 ≤ need ≤ want.
+func (s *Slot) TryTake(need, want int64) (int64, error) {
+	if need < 0 || want < need {
+		panic(fmt.Sprintf("ledger: TryTake: need %d, want %d", need, want))
+	}
+	return s.take(need, want, noTicket)
+}
+
+// take is TryTake for the holder of a ticket.
+func (s *Slot) take(need, want int64, ticket uint64) (int64, error) {
+	s.taking.Lock()
+	defer s.taking.Unlock()
+	n, err := s.ask(need, want, ticket)
+	if refused := (*Refused)(nil); errors.As(err, &refused) && s.ledger.sweep() > 0 {
+		n, err = s.ask(need, want, ticket)
+	}
+	return n, err
+}
+
+// ask states the wish, and grants what can be granted of it.
+func (s *Slot) ask(need, want int64, ticket uint64) (int64, error) {
+	held := int64(0)
+	if !s.open(func() { held = s.held }) {
+		return 0, ErrClosed
+	}
+	defer s.wish.Store(0) // by then a grant is published
+	var lookAgain func() bool
+	for {
+		s.wish.Store(want)
+		s.ledger.step()
+		s.sum(ticket)
+		s.member.Measure(s.scan.room)
+		s.ledger.step()
+		v := s.scan.weigh(need, held, s.member.MinimumBytes)
+		if v.now >= need {
+			n := min(want, v.now)
+			return n, s.grant(n)
+		}
+		if v.lower {
+			s.wish.Store(0)
+		}
+		// While the wishes of others decide it, look at the slots alone.
+		for v.now < need {
+			if lookAgain == nil {
+				lookAgain = s.ledger.patience()
+			}
+			if v.later < need || !lookAgain() {
+				return 0, v.refused(need)
+			}
+			s.ledger.backing.yield()
+			s.sum(ticket)
+			v = s.scan.weigh(need, held, s.member.MinimumBytes)
+		}
+	}
+}
+
+func (s *Slot) grant(n int64) error {
+	if !s.open(func() {
+		s.held += n
+		s.publish()
+		s.ledger.step()
+	}) {
+		return ErrClosed
+	}
+	return nil
+}

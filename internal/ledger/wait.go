@@ -1,0 +1,217 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// lookEvery is how often one who waits looks again although nobody rang: a
+	// kill, or a fall of what the kernel counts, rings for nobody.
+	lookEvery = 20 * time.Millisecond
+	// lookSoon is how soon, where only the wishes of others stood in the way.
+	lookSoon = 100 * time.Microsecond
+	// recallTime is how long TryRecall waits for answers. They take some 100 µs, but
+	// tens of milliseconds where every core is busy.
+	recallTime = 50 * time.Millisecond
+)
+
+// Take grants n bytes and waits for them until ctx ends. Those who wait are served
+// in the order of their calls, over all slots that share the constraint; the
+// goroutines of one slot wait one behind the other. The error wraps the cause of
+// ctx and, unless n was still behind others of the process, a *Refused.
+func (s *Slot) Take(ctx context.Context, n int64) error {
+	if n < 0 {
+		panic(fmt.Sprintf("ledger: Take: %d bytes", n))
+	}
+	return s.wait(ctx, n, func() bool { return false })
+}
+
+// TryRecall is TryTake of n bytes after all ranks were asked to give back what
+// they have unused. It returns as soon as they have answered, and after 50 ms at
+// the latest. If a recall brought nothing a moment ago, or if others of the
+// process wait, it does not recall.
+func (s *Slot) TryRecall(n int64) error {
+	may := false
+	s.open(func() { may = s.backoff.may(time.Now()) })
+	if !may || s.line.need() > 0 {
+		_, err := s.TryTake(n, n)
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), recallTime)
+	defer cancel()
+	err := s.wait(ctx, n, s.answered)
+	if refused := (*Refused)(nil); errors.As(err, &refused) {
+		return refused
+	}
+	return err
+}
+
+// wait is Take until a request fails that was made after enough was true.
+func (s *Slot) wait(ctx context.Context, n int64, enough func() bool) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("ledger: %d bytes not taken: %w", n, context.Cause(ctx))
+	}
+	place, err := s.line.enter(ctx, s.done, n)
+	defer s.line.leave(place)
+	if err != nil {
+		return fmt.Errorf("ledger: waiting for %d bytes behind others of the process: %w", n, err)
+	}
+	_, err = s.take(n, n, beforeTicket)
+	if err == nil {
+		return nil
+	}
+	ticket := s.queue(n)
+	defer s.unqueue()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		last := enough()
+		_, err := s.take(n, n, ticket)
+		refused := (*Refused)(nil)
+		switch {
+		case err == nil:
+			s.open(s.backoff.reset)
+			return nil
+		case !errors.As(err, &refused) || last:
+			return err
+		}
+		s.recall(false)
+		if refused.Reason == Contended {
+			timer.Reset(lookSoon)
+		} else {
+			timer.Reset(lookEvery)
+		}
+		select {
+		case <-s.woken:
+		case <-timer.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), refused)
+		case <-s.done:
+			return ErrClosed
+		}
+	}
+}
+
+// queue puts a ticket into the slot, and asks for what lies unused.
+func (s *Slot) queue(n int64) (ticket uint64) {
+	s.open(func() {
+		ticket = s.ledger.tickets.Add(1)
+		s.entry.need.Store(n)
+		s.ticket.Store(ticket)
+	})
+	s.recall(true)
+	return ticket
+}
+
+// unqueue takes the ticket back, and wakes those who waited behind it.
+func (s *Slot) unqueue() {
+	s.open(func() {
+		s.ticket.Store(0)
+		s.ledger.ringWaiting()
+	})
+}
+
+// recall asks every rank to give back what it has unused; not always, if that was
+// done a moment ago.
+func (s *Slot) recall(always bool) {
+	s.open(func() {
+		now := time.Now()
+		if !always && !s.backoff.may(now) {
+			return
+		}
+		s.backoff.raise(now)
+		s.asked = s.ledger.recalls.Add(1)
+		for i := range s.ledger.entries {
+			if s.ledger.entries[i].digest.Load() != 0 {
+				s.ledger.backing.ring(i)
+			}
+		}
+	})
+}
+
+// answered reports whether every rank has answered the last recall of this slot.
+func (s *Slot) answered() bool {
+	all := true
+	s.open(func() {
+		for i := range s.ledger.entries {
+			e := &s.ledger.entries[i]
+			if e.digest.Load() != 0 && e.acked.Load() < s.asked {
+				all = false
+			}
+		}
+	})
+	return all
+}
+
+// listen passes the rings for the slot on.
+func (s *Slot) listen() {
+	for {
+		s.ledger.backing.listen(s.index)
+		select {
+		case <-s.done:
+			return
+		default:
+		}
+		if recall := s.ledger.recalls.Load(); recall != s.heard.Load() {
+			s.heard.Store(recall)
+			signal(s.recalled)
+		}
+		signal(s.woken)
+	}
+}
+
+// answer answers recalls. It has a goroutine of its own, since the program may
+// take long to free memory, while who waits must hear the rings.
+func (s *Slot) answer() {
+	for {
+		select {
+		case <-s.recalled:
+		case <-s.done:
+			return
+		}
+		recall := s.heard.Load()
+		s.member.Recall()
+		s.acked.Store(recall)
+		s.ledger.ringWaiting()
+	}
+}
+
+// Waiting reports whether a rank of the ledger waits for bytes. It costs one
+// comparison while nobody does: who begins to wait raises a recall, so slots are
+// looked at once after each.
+func (s *Slot) Waiting() bool {
+	heard := s.heard.Load()
+	if s.calm.Load() == heard {
+		return false
+	}
+	waiting := false
+	s.open(func() {
+		for i := range s.ledger.entries {
+			if s.ledger.entries[i].ticket.Load() != 0 {
+				waiting = true
+				return
+			}
+		}
+		s.calm.Store(heard)
+	})
+	return waiting
+}
+
+// backoff spaces out the recalls of a slot: they cost the others what they keep
+// at hand. The zero backoff lets one through.
+type backoff struct {
+	next time.Time
+	gap  time.Duration
+}
+
+func (b *backoff) may(now time.Time) bool { return !now.Before(b.next) }
+
+func (b *backoff) raise(now time.Time) {
+	b.gap = min(max(2*b.gap, 10*time.Millisecond), 160*time.Millisecond)
+	b.next = now.Add(b.gap)
+}
+
+func (b *backoff) reset() { *b = backoff{} }
