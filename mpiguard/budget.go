@@ -34,7 +34,7 @@ type Budget struct {
 func DetectBudget(m Machine) *Budget {
 	mon := openMonitor(m, defaultKeepFree, 0)
 	defer mon.close()
-	mon.idle = true
+	mon.own = true
 	b, _ := mon.refresh()
 	return b
 }

@@ -1,6 +1,9 @@
 package mpiguard
 
-import "math"
+import (
+	"math"
+	"strconv"
+)
 
 // Unknown and Unlimited stand in for a number of bytes that could not be read,
 // and for a limit that is not set. Both differ from zero, which is a number.
@@ -29,6 +32,30 @@ const (
 	KindSoft                 // the kernel throttles and reclaims (memory.high)
 	KindAdvisory             // nothing in the kernel: a request, a variable
 )
+
+var (
+	scopeNames = [...]string{"process", "cgroup", "job", "node"}
+	kindNames  = [...]string{"hard", "soft", "advisory"}
+)
+
+// String returns the name of the scope: process, cgroup, job or node.
+func (s Scope) String() string { return nameOf(scopeNames[:], int(s)) }
+
+// MarshalText returns the name of the scope.
+func (s Scope) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// String returns the name of the kind: hard, soft or advisory.
+func (k Kind) String() string { return nameOf(kindNames[:], int(k)) }
+
+// MarshalText returns the name of the kind.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+func nameOf(names []string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return strconv.Itoa(i)
+}
 
 // Constraint is one limit with the usage that belongs to it, both of one scope
 // and read together. A limit is never compared with the usage of another scope.

@@ -15,8 +15,9 @@ type monitor struct {
 	pid      int
 	fsys     *kernfs.FS
 	keepFree float64
-	// idle: the usage of groups without a limit is read too. It decides nothing.
-	idle bool
+	// own: the usage of the own group is read even without a limit. It decides
+	// nothing then.
+	own  bool
 	host host
 	job  []Constraint // of the environment, which does not change
 
@@ -153,7 +154,7 @@ func (m *monitor) measure(used []int64, rows []row, constraints []Constraint, fu
 			limit = min(limit, n)
 		}
 	}
-	if limit == UnlimitedBytes && !(m.idle && rows[0].group != nil) {
+	if limit == UnlimitedBytes && !(m.own && rows[0].group != nil && rows[0].group == m.groups.Groups[0]) {
 		return
 	}
 	switch rows[0].kind {

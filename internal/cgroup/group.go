@@ -59,12 +59,9 @@ type Group struct {
 
 	maxFile, secondFile, statFile, ceilingFile, kmemFile *kernfs.File
 
-	opened bool // the files of the usage are open, as far as they can be
-	flat   bool // the group does not count those below it, so its limit is none for us
+	opened, ceilingTried, flatRead bool // what is done once is done
+	flat                           bool
 }
-
-// Limited reports whether the group has a limit of either kind.
-func (g *Group) Limited() bool { return g.limit() != UnlimitedBytes }
 
 // limit is the smaller limit, UnlimitedBytes when none is known.
 func (g *Group) limit() int64 {
@@ -94,10 +91,7 @@ func (g *Group) refresh(buf []byte) error {
 			return err
 		}
 	}
-	if g.Limited() {
-		g.open(buf)
-	}
-	if g.flat {
+	if g.limit() != UnlimitedBytes && g.isFlat(buf) {
 		g.MaxBytes, g.SecondBytes = UnlimitedBytes, UnlimitedBytes
 	}
 	return nil
@@ -132,38 +126,41 @@ func (g *Group) readLimit(file **kernfs.File, name string, value *int64, buf []b
 	return nil
 }
 
+// isFlat reports whether the group does not count those below it, so that its
+// limit is none for the process. Kernels before 5.11 allow such groups.
+func (g *Group) isFlat(buf []byte) bool {
+	if !g.flatRead && !g.leaf && g.files.flat != "" {
+		text, err := g.fsys.Read(g.dir+"/"+g.files.flat, buf)
+		if g.flat = err == nil && string(bytes.TrimSpace(text)) == "0"; g.flat {
+			g.note(g.files.flat + " is 0: no limit for the groups below")
+		}
+	}
+	g.flatRead = true
+	return g.flat
+}
+
 // open opens the files of the usage at the first need.
-func (g *Group) open(buf []byte) {
+func (g *Group) open() {
 	if g.opened {
 		return
 	}
 	g.opened = true
-	if !g.leaf && g.files.flat != "" {
-		// Kernels before 5.11 allow such groups.
-		if text, err := g.fsys.Read(g.dir+"/"+g.files.flat, buf); err == nil && string(bytes.TrimSpace(text)) == "0" {
-			g.flat = true
-			g.note(g.files.flat + " is 0: no limit for the groups below")
-			return
-		}
-	}
 	var err error
 	if g.statFile, err = g.fsys.Open(g.dir + "/memory.stat"); err != nil {
 		g.note("memory.stat: " + reason(err))
 		return
 	}
-	for _, name := range g.ceilings {
-		if g.ceilingFile, err = g.fsys.Open(g.dir + "/" + name); err == nil {
-			break
-		}
+	if g.kmem == "" {
+		return
 	}
-	if g.kmem != "" {
-		if g.kmemFile, err = g.fsys.Open(g.dir + "/" + g.kmem); err == nil {
-			g.note("kernel memory may include reclaimable slab")
-		}
+	if g.kmemFile, err = g.fsys.Open(g.dir + "/" + g.kmem); err == nil {
+		g.note("kernel memory may include reclaimable slab")
 	}
 }
 
 var (
+	unknownUsage = Usage{UnknownBytes, UnknownBytes}
+
 	errZero    = errors.New("reads zero although this process runs in the group")
 	errNoRows  = errors.New("memory.stat lacks the rows of anonymous memory")
 	errNoUsage = errors.New("memory.stat cannot be read")
@@ -172,14 +169,14 @@ var (
 // Usage reads what the group uses. A usage of zero is an error: some sandboxes
 // show it for a group that a process of its own is in. It does not allocate.
 func (g *Group) Usage(buf []byte) (Usage, error) {
-	g.open(buf)
+	g.open()
 	s, err := g.stat(buf)
 	if err != nil {
-		return Usage{UnknownBytes, UnknownBytes}, err
+		return unknownUsage, err
 	}
 	u, ok := s.usage()
 	if !ok {
-		return Usage{UnknownBytes, UnknownBytes}, errNoRows
+		return unknownUsage, errNoRows
 	}
 	if g.kmemFile != nil {
 		if text, err := g.kmemFile.Read(buf); err == nil {
@@ -189,7 +186,7 @@ func (g *Group) Usage(buf []byte) (Usage, error) {
 		}
 	}
 	if u.MemoryBytes == 0 {
-		return Usage{UnknownBytes, UnknownBytes}, errZero
+		return unknownUsage, errZero
 	}
 	return u, nil
 }
@@ -208,13 +205,16 @@ func (g *Group) stat(buf []byte) (stat, error) {
 // Ceiling reads a figure that the usage is never above, in a tenth of the time:
 // all that is charged, page cache included. It does not allocate.
 func (g *Group) Ceiling(buf []byte) (Usage, bool) {
-	g.open(buf)
+	for i := 0; g.ceilingFile == nil && !g.ceilingTried && i < len(g.ceilings); i++ {
+		g.ceilingFile, _ = g.fsys.Open(g.dir + "/" + g.ceilings[i])
+	}
+	g.ceilingTried = true
 	if g.ceilingFile == nil {
-		return Usage{UnknownBytes, UnknownBytes}, false
+		return unknownUsage, false
 	}
 	text, err := g.ceilingFile.Read(buf)
 	if err != nil {
-		return Usage{UnknownBytes, UnknownBytes}, false
+		return unknownUsage, false
 	}
 	n, ok := parseUsage(text)
 	return Usage{MemoryBytes: n}, ok && n > 0

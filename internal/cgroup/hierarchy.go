@@ -91,7 +91,7 @@ func (h *Hierarchy) refreshHidden(buf []byte) {
 		return
 	}
 	top := h.Top()
-	top.open(buf)
+	top.open()
 	if s, err := top.stat(buf); err == nil {
 		h.HiddenBytes = UnlimitedBytes
 		if s.hierarchicalLimit < top.MaxBytes {

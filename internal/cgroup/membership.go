@@ -1,10 +1,6 @@
 package cgroup
 
-import (
-	"bytes"
-	"slices"
-	"strings"
-)
+import "bytes"
 
 // Membership says in which group of the hierarchy that owns the memory
 // controller a process is.
@@ -25,32 +21,39 @@ const maxPathBytes = 4096
 // is in one hierarchy at a time: where a version 1 hierarchy has memory, the
 // version 2 hierarchy beside it does not.
 func ParseMembership(text []byte) Membership {
-	var v1, v2 string
-	var inV1, inV2 bool
+	var v1, v2 []byte
 	for line := range bytes.Lines(text) {
 		// ID:CONTROLLERS:PATH, where the path may hold colons of its own.
-		id, rest, ok := strings.Cut(strings.TrimSuffix(string(line), "\n"), ":")
-		controllers, path, ok2 := strings.Cut(rest, ":")
-		if !ok || !ok2 || !strings.HasPrefix(path, "/") || len(path) > maxPathBytes {
+		id, rest, _ := bytes.Cut(bytes.TrimSuffix(line, newline), colon)
+		controllers, path, ok := bytes.Cut(rest, colon)
+		if !ok || len(path) == 0 || path[0] != '/' || len(path) > maxPathBytes {
 			continue
 		}
 		switch {
 		case hasToken(controllers, "memory"):
-			v1, inV1 = path, true
-		case id == "0" && controllers == "":
-			v2, inV2 = path, true
+			v1 = path
+		case string(id) == "0" && len(controllers) == 0:
+			v2 = path
 		}
 	}
 	switch {
-	case inV1:
-		return Membership{Version: 1, Path: v1, Hybrid: inV2}
-	case inV2:
-		return Membership{Version: 2, Path: v2}
+	case v1 != nil:
+		return Membership{Version: 1, Path: string(v1), Hybrid: v2 != nil}
+	case v2 != nil:
+		return Membership{Version: 2, Path: string(v2)}
 	}
 	return Membership{}
 }
 
+var colon, comma, newline = []byte(":"), []byte(","), []byte("\n")
+
 // hasToken reports whether a list such as "rw,cpuset,memory" has the token.
-func hasToken(list, token string) bool {
-	return slices.Contains(strings.Split(list, ","), token)
+func hasToken(list []byte, token string) bool {
+	for len(list) > 0 {
+		var first []byte
+		if first, list, _ = bytes.Cut(list, comma); string(first) == token {
+			return true
+		}
+	}
+	return false
 }

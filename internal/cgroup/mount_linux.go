@@ -21,7 +21,7 @@ func ParseMounts(text []byte) []Mount {
 		version := 2
 		if info.FSType == "cgroup" {
 			version = 1
-			if !hasToken(info.VFSOptions, "memory") {
+			if !hasToken([]byte(info.VFSOptions), "memory") {
 				continue
 			}
 		}

@@ -102,7 +102,7 @@ func statV1(text []byte) stat {
 // missing, as in sandboxes.
 func (s stat) usage() (Usage, bool) {
 	if s.anon < 0 {
-		return Usage{UnknownBytes, UnknownBytes}, false
+		return unknownUsage, false
 	}
 	shmem := s.shmem
 	if shmem < 0 && s.inactive >= 0 && s.activeAnon >= 0 {
