@@ -109,7 +109,7 @@ type depth int
 const (
 	quick depth = iota // own private memory; the use of a cgroup only as an upper bound while it is far from its limit
 	fresh              // the use of every constraint as well: before a grant, a refusal, a survey
-	full               // the split of the resident set and all limits as well
+	full               // the split of the resident set and its high-water mark as well
 )
 
 // Leases: the block that reservations are granted from, and how often what lies
@@ -119,18 +119,16 @@ const (
 	trimEvery       = time.Second
 )
 
-// fullEvery is how often the watcher takes a full sample: a limit that changed
-// is seen within this time.
-const fullEvery = time.Second
+// refreshEvery is how old the limits may grow: one that changed is seen within
+// this time.
+const refreshEvery = time.Second
 
 // observe samples the process and its constraints, moves the level and serves
 // who waits. The caller holds p.mu.
 func (p *process) observe(now time.Time, d depth) {
-	if p.budget.Load() == nil || now.Sub(p.refreshed) >= fullEvery {
-		d = full
-	}
-	if d == full {
+	if p.budget.Load() == nil || now.Sub(p.refreshed) >= refreshEvery {
 		p.refresh(now)
+		d = full
 	}
 	p.meter.sample(now, p.holdings(), d == full)
 	p.monitor.sample(p.used, d >= fresh)

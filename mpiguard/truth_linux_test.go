@@ -145,8 +145,10 @@ func allocateUntilKilled(kind string) {
 			b[i] = 1
 		}
 		keep = append(keep, b)
-		g.Usage()
-		c := g.Budget().Binding()
-		fmt.Println(c.LimitBytes - c.UsedBytes)
+		s, err := g.Survey(context.Background())
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(s.Ranks[0].LimitBytes - s.Ranks[0].UsedBytes)
 	}
 }
