@@ -149,6 +149,7 @@ func Environ() []string {
 		"OMPI_MCA_mpi_yield_when_idle=1",          // 4 ranks on 2 cores must not spin
 		"OMPI_MCA_btl_tcp_if_include=lo",          // between ranks
 		"OMPI_MCA_oob_tcp_if_include=lo",          // between daemons
+		"HYDRA_IFACE=lo", "UCX_NET_DEVICES=lo",    // the same of MPICH
 	}
 }
 

@@ -1,0 +1,88 @@
+# make demo and make test are all one has to type. CONTRIBUTING.md says what the
+# targets are for and what they need.
+
+.PHONY: setup demo test race lint cross fuzz bench cover tidy
+.PHONY: setup-lab lab test-vm test-mpich nightly
+.NOTPARALLEL:
+
+# gompi looks for Debian's Open MPI on x86_64. Elsewhere the wrapper of the MPI
+# that is installed knows (-showme: Open MPI, -compile-info: MPICH). Recursive
+# variables, since setup may have to install it first.
+ifeq ($(wildcard /usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h),)
+ifeq ($(origin CGO_CFLAGS),undefined)
+export CGO_CFLAGS = $(shell mpicc --showme:compile 2>/dev/null || mpicc -compile-info 2>/dev/null | cut -d' ' -f2-)
+export CGO_LDFLAGS = $(shell mpicc --showme:link 2>/dev/null || mpicc -link-info 2>/dev/null | cut -d' ' -f2-)
+endif
+endif
+
+# What a program may import: all but the commands, and mpicomm where it needs cgo.
+LIBRARY = $$(go list ./mpiguard/... ./chunk/... | grep -v -e /cmd/ -e /mpicomm)
+
+# Tests that need a virtual machine, fake hosts, Slurm or much time.
+LAB = ^TestLab
+
+setup:
+	@internal/lab/setup.sh mpi
+
+demo: setup
+	go run ./internal/demo
+
+test: setup lint cross
+	go test -skip '$(LAB)' ./...
+	go test -race -skip '$(LAB)' ./...
+
+race: setup
+	go test -race ./...
+
+lint:
+	go vet ./...
+	go test ./internal/lint
+	@if command -v golangci-lint >/dev/null; then golangci-lint run; fi
+
+# The library builds where there is neither Linux nor cgo.
+cross:
+	@for target in linux/amd64 linux/386 linux/arm64 darwin/arm64 windows/amd64; do \
+		echo "build $$target"; \
+		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build $(LIBRARY) || exit 1; \
+	done
+
+FUZZTIME = 10s
+fuzz:
+	@go list ./... | while read -r package; do \
+		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
+		done; \
+	done
+
+bench:
+	go test -run '^$$' -bench . -benchmem ./...
+
+cover: setup
+	go test -skip '$(LAB)' -coverprofile coverage.out \
+		-coverpkg ./mpiguard/...,./chunk/...,./internal/... ./...
+	go tool cover -func coverage.out | tail -1
+
+setup-lab: setup
+	@internal/lab/setup.sh lab
+	@go run ./internal/lab/cmd/vm -fetch
+
+lab: setup-lab test-vm test-mpich fuzz
+	go test -p 1 -timeout 20m -run '$(LAB)' ./...
+
+# Real cgroups of version 2: each package pays the boot of a machine.
+test-vm: setup-lab
+	go build -o build/vm ./internal/lab/cmd/vm
+	go test -p 1 -exec '$(CURDIR)/build/vm -t 5m' -skip '$(LAB)' \
+		./internal/lab/memgroup ./internal/lab/mpirun
+
+test-mpich: export CGO_CFLAGS = $(shell mpicc.mpich -compile-info | cut -d' ' -f2-)
+test-mpich: export CGO_LDFLAGS = $(shell mpicc.mpich -link-info | cut -d' ' -f2-)
+test-mpich: export MPIGUARD_MPIRUN = mpiexec.mpich
+test-mpich: setup-lab
+	go test ./mpiguard/mpicomm/...
+
+nightly: setup-lab
+	$(MAKE) fuzz FUZZTIME=5m
+
+tidy:
+	go mod tidy -diff
