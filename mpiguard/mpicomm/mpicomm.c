@@ -8,6 +8,7 @@
 
 enum {
 	SPINS = 32,         // tests in a row before the core is offered to others
+	SLEEPER_SPINS = 8,  // the same after a sleep
 	QUANTUM_NS = 20000, // a longer cgo call costs the Go scheduler dearly
 };
 
@@ -116,15 +117,16 @@ static int64_t now_ns(void) {
 
 // poll tests the collective under way for at most QUANTUM_NS. A collective
 // among ranks that are all there ends within the first tests; after those every
-// test offers the core to a rank that may need it. After a sleep the first tests
-// are all, since a wait that sleeps is a long one.
+// test offers the core to a rank that may need it. After a sleep a few tests are
+// all, since a wait that sleeps is a long one.
 static int poll(mg_comm *c, int64_t sleep_ns) {
-	int done = 0;
+	int done = 0, spins = SPINS;
 	if (sleep_ns > 0) {
 		struct timespec t = {0, sleep_ns};
 		nanosleep(&t, NULL);
+		spins = SLEEPER_SPINS;
 	}
-	for (int i = 0; i < SPINS; i++) {
+	for (int i = 0; i < spins; i++) {
 		int code = MPI_Test(&c->request, &done, MPI_STATUS_IGNORE);
 		if (code != MPI_SUCCESS) return MG_ERROR + code;
 		if (done) return MG_DONE;
