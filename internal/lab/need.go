@@ -7,6 +7,7 @@ package lab
 
 import (
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -20,5 +21,14 @@ func Need(t testing.TB, ok bool, reason string) {
 		t.Fatalf("MPIGUARD_LAB=require: %s", reason)
 	default:
 		t.Skip(reason)
+	}
+}
+
+// inLab fails a test that uses a machine, a host or a scheduler of its own and
+// is not named so that make test leaves it to make lab.
+func inLab(t testing.TB) {
+	t.Helper()
+	if !strings.HasPrefix(t.Name(), "TestLab") {
+		t.Fatal("lab: such a test is named TestLab...")
 	}
 }

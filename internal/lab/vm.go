@@ -17,6 +17,7 @@ const machineDeadline = 5 * time.Minute
 // machine that does not finish fails the test, and is not tried again.
 func VM(t testing.TB, c vm.Config, command string, args ...string) vm.Result {
 	t.Helper()
+	inLab(t)
 	if err := vm.Ready(); err != nil {
 		Need(t, false, "no virtual machine here, make setup-lab prepares it: "+err.Error())
 	}

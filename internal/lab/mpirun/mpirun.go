@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -25,10 +26,13 @@ const grace = 5 * time.Second
 // Config describes a job.
 type Config struct {
 	Ranks int
-	Flags []string        // more flags of mpirun
-	Env   []string        // added to the environment, as "NAME=value"
-	Dir   string          // the working directory; empty for the caller's
-	Group *memgroup.Group // what all of the job runs in; nil for the caller's
+	// Launcher is the command that starts the job, with the words that come
+	// first; nil for mpirun, or $MPIGUARD_MPIRUN.
+	Launcher []string
+	Flags    []string        // more flags of the launcher
+	Env      []string        // added to the environment, as "NAME=value"
+	Dir      string          // the working directory; empty for the caller's
+	Group    *memgroup.Group // what all of the job runs in; nil for the caller's
 	// Stdout and Stderr, where not nil, get the output while it is written too.
 	Stdout, Stderr io.Writer
 }
@@ -67,9 +71,12 @@ func Start(ctx context.Context, c Config, program string, args ...string) (_ *Jo
 			_ = j.cleanUp()
 		}
 	}()
-	argv := append([]string{"-n", strconv.Itoa(c.Ranks)}, c.Flags...)
-	argv = append(append(argv, program), args...)
-	j.cmd = exec.CommandContext(ctx, Launcher(), argv...)
+	launcher := c.Launcher
+	if launcher == nil {
+		launcher = []string{Launcher()}
+	}
+	argv := slices.Concat(launcher, []string{"-n", strconv.Itoa(c.Ranks)}, c.Flags, []string{program}, args)
+	j.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
 	j.cmd.Dir = c.Dir
 	j.cmd.Env = append(append(os.Environ(), Environ()...), c.Env...)
 	if deadline, ok := ctx.Deadline(); ok {
@@ -130,7 +137,7 @@ func (j *Job) cleanUp() error {
 	return err
 }
 
-// Launcher is the command that starts jobs: mpirun, or $MPIGUARD_MPIRUN.
+// Launcher is the command that starts jobs as a rule: mpirun, or $MPIGUARD_MPIRUN.
 func Launcher() string {
 	if l := os.Getenv("MPIGUARD_MPIRUN"); l != "" {
 		return l

@@ -18,7 +18,7 @@ import (
 )
 
 // One machine shows it all: each costs seconds.
-func TestMachine(t *testing.T) {
+func TestLabMachine(t *testing.T) {
 	share := t.TempDir()
 	const script = `
 		echo "host $(hostname)"
