@@ -4,23 +4,24 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"strconv"
 )
 
-// Sorted returns the groups in the order of their keys' bytes. It takes 8 bytes
-// a group, SortedBytes, that the table does not account for.
-func (t *Table) Sorted() []*Group {
-	groups := make([]*Group, t.Len())
+// Sorted returns the groups in the order of their keys' bytes. An error says that
+// there is no memory for the list.
+func (t *Table) Sorted() ([]*Group, error) {
+	if err := t.account.TryGrow(int64(t.groups) * pointerBytes); err != nil {
+		return nil, fmt.Errorf("no memory to sort %d groups: %w", t.groups, err)
+	}
+	groups := make([]*Group, t.groups)
 	for i := range groups {
 		groups[i] = t.At(i)
 	}
 	slices.SortFunc(groups, func(a, b *Group) int { return bytes.Compare(a.Key, b.Key) })
-	return groups
+	return groups, nil
 }
-
-// SortedBytes is the memory that Sorted takes.
-func (t *Table) SortedBytes() int64 { return int64(t.Len()) * pointerBytes }
 
 // AppendTo appends one line: count, min, mean, max and key, which comes last
 // since it may hold any byte but a line end.

@@ -20,18 +20,15 @@ type Layout struct {
 // an error, since a separator or a line end inside quotes would be misread.
 type Rows struct {
 	Layout
-	Table *Table
-	// OffsetBytes is where the next block starts in the file; a line number of
-	// Lines+1 belongs to it. Both advance with each line.
-	OffsetBytes int64
-	Lines       int64
+	Table   *Table
+	AtStart bool  // the next block starts the file
+	Lines   int64 // read so far
 }
 
 // RowError is an error in one row.
 type RowError struct {
-	Line        int64 // from 1, in what Rows has seen
-	OffsetBytes int64 // where the line starts in the file
-	Err         error
+	Line int64 // from 1, of what Rows has seen
+	Err  error
 }
 
 func (e *RowError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
@@ -50,34 +47,39 @@ const quoteWindowBytes = 64 << 10
 // Add adds the rows of a block of whole lines. An error is a *RowError; the rows
 // before that line have been added.
 func (r *Rows) Add(block []byte) error {
-	rest := block
-	if r.OffsetBytes == 0 {
-		rest = bytes.TrimPrefix(rest, byteOrderMark)
-		r.OffsetBytes = int64(len(block) - len(rest))
+	if r.AtStart {
+		block = bytes.TrimPrefix(block, byteOrderMark)
+		r.AtStart = false
 	}
-	for len(rest) > 0 {
-		window := rest
-		if len(window) > quoteWindowBytes {
-			window = window[:quoteWindowBytes]
-			if end := bytes.LastIndexByte(window, '\n'); end >= 0 {
-				window = window[:end+1]
-			} else {
-				window = rest
-			}
-		}
-		rest = rest[len(window):]
-		if quote := bytes.IndexByte(window, '"'); quote >= 0 {
-			start := bytes.LastIndexByte(window[:quote], '\n') + 1
-			if err := r.addLines(window[:start]); err != nil {
+	for len(block) > 0 {
+		lines := firstLines(block)
+		block = block[len(lines):]
+		if quote := bytes.IndexByte(lines, '"'); quote >= 0 {
+			start := bytes.LastIndexByte(lines[:quote], '\n') + 1
+			if err := r.addLines(lines[:start]); err != nil {
 				return err
 			}
 			return r.fail(errQuote)
 		}
-		if err := r.addLines(window); err != nil {
+		if err := r.addLines(lines); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// firstLines returns as many whole lines as fit into a window, at least one.
+func firstLines(block []byte) []byte {
+	if len(block) <= quoteWindowBytes {
+		return block
+	}
+	if end := bytes.LastIndexByte(block[:quoteWindowBytes], '\n'); end >= 0 {
+		return block[:end+1]
+	}
+	if end := bytes.IndexByte(block, '\n'); end >= 0 {
+		return block[:end+1]
+	}
+	return block
 }
 
 func (r *Rows) addLines(lines []byte) error {
@@ -89,7 +91,6 @@ func (r *Rows) addLines(lines []byte) error {
 		} else {
 			lines = nil
 		}
-		length := len(line) + 1
 		if n := len(line); n > 0 && line[n-1] == '\r' {
 			line = line[:n-1]
 		}
@@ -99,13 +100,12 @@ func (r *Rows) addLines(lines []byte) error {
 			}
 		}
 		r.Lines++
-		r.OffsetBytes += int64(length)
 	}
 	return nil
 }
 
 func (r *Rows) fail(err error) error {
-	return &RowError{Line: r.Lines + 1, OffsetBytes: r.OffsetBytes, Err: err}
+	return &RowError{Line: r.Lines + 1, Err: err}
 }
 
 func (r *Rows) addRow(line []byte) error {

@@ -6,7 +6,6 @@ package groupby
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -61,9 +60,8 @@ const (
 	pageGroups   = 512
 	arenaBytes   = 32 << 10
 	firstSlots   = 1024
-	slotBytes    = 8
-	groupBytes   = int64(unsafe.Sizeof(Group{}))
-	pageBytes    = pageGroups * groupBytes
+	slotBytes    = int64(unsafe.Sizeof(slot{}))
+	pageBytes    = int64(unsafe.Sizeof([pageGroups]Group{}))
 	pointerBytes = int64(unsafe.Sizeof(uintptr(0)))
 )
 
@@ -79,9 +77,11 @@ type Table struct {
 	arena   []byte // the keys added last; earlier ones are held by their groups
 }
 
-// slot is the high half of a key's hash and, in the low half, one more than the
-// number of its group; zero is free.
-type slot uint64
+// slot is free where it has no group.
+type slot struct {
+	hash  uint64 // of the group's key
+	group *Group
+}
 
 // NewTable returns an empty table; a nil account grants everything.
 func NewTable(account Account) *Table {
@@ -106,37 +106,29 @@ func (t *Table) At(i int) *Group { return &t.pages[i/pageGroups][i%pageGroups] }
 // says why there is no memory, or that the key is too long; the table is then
 // unchanged.
 func (t *Table) Group(key []byte) (*Group, error) {
-	tag := maphash.Bytes(t.seed, key) >> 32
-	if g := t.find(tag, key); g != nil {
+	hash := maphash.Bytes(t.seed, key)
+	if g := t.find(hash, key); g != nil {
 		return g, nil
 	}
-	return t.insert(tag, key)
+	return t.insert(hash, key)
 }
 
-func (t *Table) find(tag uint64, key []byte) *Group {
-	mask := uint64(len(t.slots) - 1)
-	for i := tag; len(t.slots) > 0; i++ {
-		s := uint64(t.slots[i&mask])
-		if s == 0 {
+func (t *Table) find(hash uint64, key []byte) *Group {
+	for i := hash; len(t.slots) > 0; i++ {
+		s := &t.slots[i&uint64(len(t.slots)-1)]
+		if s.group == nil {
 			return nil
 		}
-		if s>>32 == tag {
-			if g := t.At(int(uint32(s)) - 1); bytes.Equal(g.Key, key) {
-				return g
-			}
+		if s.hash == hash && bytes.Equal(s.group.Key, key) {
+			return s.group
 		}
 	}
 	return nil
 }
 
-var errTooManyGroups = errors.New("more than 2^32-2 groups")
-
-func (t *Table) insert(tag uint64, key []byte) (*Group, error) {
+func (t *Table) insert(hash uint64, key []byte) (*Group, error) {
 	if len(key) > MaxKeyBytes {
 		return nil, fmt.Errorf("a key of %d bytes: the longest is %d", len(key), MaxKeyBytes)
-	}
-	if uint64(t.groups) >= math.MaxUint32-1 {
-		return nil, errTooManyGroups
 	}
 	if err := t.makeRoom(len(key)); err != nil {
 		return nil, fmt.Errorf("no memory for group %d: %w", t.groups+1, err)
@@ -146,18 +138,16 @@ func (t *Table) insert(tag uint64, key []byte) (*Group, error) {
 	g := t.At(t.groups)
 	*g = Group{Key: t.arena[start:len(t.arena):len(t.arena)], Stats: Stats{Min: math.MaxInt64, Max: math.MinInt64}}
 	t.groups++
-	place(t.slots, slot(tag<<32|uint64(t.groups)))
+	place(t.slots, slot{hash, g})
 	return g, nil
 }
 
 // place puts s in the first free slot from where its hash points.
 func place(slots []slot, s slot) {
-	mask := uint64(len(slots) - 1)
-	i := uint64(s >> 32)
-	for slots[i&mask] != 0 {
-		i++
+	i := s.hash
+	for ; slots[i&uint64(len(slots)-1)].group != nil; i++ {
 	}
-	slots[i&mask] = s
+	slots[i&uint64(len(slots)-1)] = s
 }
 
 // makeRoom makes room for one more group with a key of that many bytes.
@@ -187,7 +177,7 @@ func (t *Table) moreSlots() error {
 	}
 	more := make([]slot, slots)
 	for _, s := range t.slots {
-		if s != 0 {
+		if s.group != nil {
 			place(more, s)
 		}
 	}
