@@ -58,12 +58,20 @@ func (c *Comm) AllreduceUint64(ctx context.Context, dst, src []uint64, op mpigua
 		return err
 	}
 	defer release()
-	words := unsafe.Slice((*uint64)(buffer), len(dst))
-	copy(words, src)
+	words := unsafe.Slice((*int64)(buffer), len(dst))
+	var sign uint64 // flipped where MPI compares: signed numbers then have the order of unsigned ones
+	if op != mpiguard.OpSum {
+		sign = 1 << 63
+	}
+	for i, v := range src {
+		words[i] = int64(v ^ sign)
+	}
 	if err := c.finish(ctx, "AllreduceUint64", C.mg_allreduce(c.c, C.int(len(dst)), C.int(op))); err != nil {
 		return err
 	}
-	copy(dst, words)
+	for i, v := range words {
+		dst[i] = uint64(v) ^ sign
+	}
 	c.trim()
 	return nil
 }

@@ -78,17 +78,25 @@ func TestRankWorld(t *testing.T) {
 	assert.PanicsWithValue(t, "mpicomm: Free of World", func() { _ = w.Free() })
 
 	// What the program sends through gompi is not seen here.
+	if w.Size() == 1 {
+		return // where a send to self may wait for its receive
+	}
 	other := mpi.NewCommunicator(nil)
-	next, previous := (w.Rank()+1)%w.Size(), (w.Rank()+w.Size()-1)%w.Size()
-	other.SendBytes([]byte("x"), next, 5) // below the eager limit: returns at once
+	if w.Rank() == 0 {
+		other.SendBytes([]byte("x"), 1, 5) // below the eager limit: returns at once
+	}
 	require.NoError(t, w.Barrier(patient(t)))
-	for found := false; !found; {
-		found, _ = other.Iprobe(previous, 5)
+	if w.Rank() == 1 {
+		for found := false; !found; {
+			found, _ = other.Iprobe(0, 5)
+		}
 	}
 	_, found, err := w.Iprobe(mpiguard.AnySource, mpiguard.AnyTag)
 	assert.NoError(t, err)
 	assert.False(t, found)
-	other.RecvPreallocBytes(make([]byte, 1), previous, 5)
+	if w.Rank() == 1 {
+		other.RecvPreallocBytes(make([]byte, 1), 0, 5)
+	}
 }
 
 func TestRankGroup(t *testing.T) {

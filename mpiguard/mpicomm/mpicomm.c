@@ -150,11 +150,13 @@ int mg_barrier(mg_comm *c) {
 	return started(c, MPI_Ibarrier(c->comm, &c->request));
 }
 
+// mg_allreduce compares signed numbers: the unsigned ones of MPICH 4.0 compare
+// as if they were signed, and so do some of Open MPI 4.1.
 int mg_allreduce(mg_comm *c, int count, int op) {
 	static const MPI_Op ops[] = {MPI_SUM, MPI_MIN, MPI_MAX};
 	int state = callable();
 	if (state != MG_DONE) return state;
-	return started(c, MPI_Iallreduce(MPI_IN_PLACE, c->buffer, count, MPI_UINT64_T, ops[op], c->comm, &c->request));
+	return started(c, MPI_Iallreduce(MPI_IN_PLACE, c->buffer, count, op == 0 ? MPI_UINT64_T : MPI_INT64_T, ops[op], c->comm, &c->request));
 }
 
 int mg_allgather(mg_comm *c, int row_bytes) {
