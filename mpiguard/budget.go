@@ -31,11 +31,19 @@ type Budget struct {
 
 // DetectBudget reads the limits and the usage of a process. It never fails: what
 // cannot be read is unknown and noted. KeepFree has its default, 0.08.
+//
+// Of the ranks of the job on the node it knows this process alone, whose private
+// and shared memory is what counts here against a limit of the job.
 func DetectBudget(m Machine) *Budget {
 	mon := openMonitor(m, defaultKeepFree, 0)
 	defer mon.close()
 	mon.own = true
 	b, _ := mon.refresh()
+	for i := range b.Constraints {
+		if c := &b.Constraints[i]; c.Scope == ScopeJob {
+			c.UsedBytes = mon.ownBytes()
+		}
+	}
 	return b
 }
 

@@ -63,7 +63,7 @@ func openMonitor(m Machine, keepFree float64, nodeLimitBytes int64) *monitor {
 		mon.limitsFile, _ = mon.fsys.Open(procfs.Dir(m.PID) + "/limits")
 	}
 	mon.ram.open(mon.fsys)
-	mon.addJob(m, nodeLimitBytes)
+	mon.openJob(mon.environment(m), nodeLimitBytes)
 	return mon
 }
 
@@ -98,9 +98,7 @@ func (m *monitor) refresh() (b *Budget, changed bool) {
 	}
 	m.addHidden(b)
 	m.addLimits(b)
-	for _, c := range m.job {
-		m.add(b, row{}, c)
-	}
+	m.addJobs(b)
 	m.add(b, row{kind: rowRAM}, Constraint{
 		Source: "MemTotal", Path: m.ram.path, Scope: ScopeNode, LimitBytes: m.ram.memory.TotalBytes, id: m.id("ram", m.ram.path),
 	})

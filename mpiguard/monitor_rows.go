@@ -104,6 +104,15 @@ func (m *monitor) processUsage(kind rowKind) int64 {
 	return status.VmSizeBytes
 }
 
+// ownBytes is the private and shared memory of the process.
+func (m *monitor) ownBytes() int64 {
+	status, err := m.process().Status()
+	if err != nil || status.RssAnonBytes < 0 {
+		return UnknownBytes
+	}
+	return status.RssAnonBytes + max(status.RssShmemBytes, 0)
+}
+
 // process opens the files of the process at the first need.
 func (m *monitor) process() *procfs.Self {
 	if m.self == nil {
