@@ -1,0 +1,34 @@
+package chunk
+
+import (
+	"context"
+	"math"
+
+	"github.com/mpiguard/mpiguard/internal/level"
+	"github.com/mpiguard/mpiguard/internal/offheap"
+)
+
+// Account is what buffers are charged to, and what tells how much there is.
+// *mpiguard.Reservation satisfies it.
+type Account interface {
+	// Grow adds n bytes and waits for them until ctx ends. On an error nothing
+	// has changed.
+	Grow(ctx context.Context, n int64) error
+	// TryGrow adds n bytes or fails at once. On an error nothing has changed.
+	TryGrow(n int64) error
+	// Shrink gives n bytes back.
+	Shrink(n int64)
+	// Commit says that n bytes of the account are resident and outside the Go
+	// heap; a negative n takes that back.
+	Commit(n int64)
+	// HeadroomBytes is what could be granted now.
+	HeadroomBytes() int64
+	// Level is the pressure now (mpiguard.Level).
+	Level() level.Level
+}
+
+// unaccounted stands in for a nil Account.
+type unaccounted struct{ offheap.Unaccounted }
+
+func (unaccounted) HeadroomBytes() int64 { return math.MaxInt64 }
+func (unaccounted) Level() level.Level   { return level.Normal }

@@ -1,0 +1,39 @@
+package chunk
+
+import (
+	"fmt"
+	"math"
+)
+
+// Config says how an iterator works. The zero Config is the default.
+type Config struct {
+	// Account is charged for the buffers; nil charges nobody.
+	Account Account
+	// Sizer decides the size of each chunk. Nil is a new Sizer over Account with
+	// the default bounds. One Sizer may serve many iterators, also at a time.
+	Sizer *Sizer
+	// MaxLineBytes bounds a line without its '\n'. For a line that does not fit
+	// into a chunk the buffer grows, waiting for the account. The default, and the
+	// least, is the maximum of the Sizer.
+	MaxLineBytes int64
+	// SplitLongLines yields a longer line in pieces of at most MaxLineBytes
+	// instead of failing with ErrLineTooLong. Lines and LinesAt then leave the
+	// terminator on every line: a slice without one is a piece that goes on in
+	// the next, or the end of the input.
+	SplitLongLines bool
+}
+
+// withDefaults returns c with every field set.
+func (c Config) withDefaults() (Config, error) {
+	if c.MaxLineBytes < 0 {
+		return c, fmt.Errorf("chunk: Config.MaxLineBytes is %d, must not be negative", c.MaxLineBytes)
+	}
+	if c.Account == nil {
+		c.Account = unaccounted{}
+	}
+	if c.Sizer == nil {
+		c.Sizer = defaultSizer(c.Account)
+	}
+	c.MaxLineBytes = min(max(c.MaxLineBytes, c.Sizer.limits.max), math.MaxInt64-1)
+	return c, nil
+}
