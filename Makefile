@@ -2,7 +2,7 @@
 # targets are for and what they need.
 
 .PHONY: setup demo test race lint cross fuzz bench cover tidy
-.PHONY: setup-lab lab test-vm test-mpich nightly
+.PHONY: setup-lab lab test-vm test-mpich test-slurm nightly
 .NOTPARALLEL:
 
 # gompi looks for Debian's Open MPI on x86_64. Elsewhere the wrapper of the MPI
@@ -66,14 +66,18 @@ setup-lab: setup
 	@internal/lab/setup.sh lab
 	@go run ./internal/lab/cmd/vm -fetch
 
-lab: setup-lab test-vm test-mpich fuzz
+lab: setup-lab test-mpich fuzz test-vm
 	go test -p 1 -timeout 20m -run '$(LAB)' ./...
 
-# Real cgroups of version 2: each package pays the boot of a machine.
+test-slurm: setup-lab
+	go test -p 1 -timeout 20m -run '$(LAB)Slurm' ./...
+
+# What reads or makes cgroups, where they are of version 2. Each package pays the
+# boot of a machine, and two machines at a time are too many for two cores.
+V2 = ./internal/lab/memgroup ./internal/lab/mpirun ./internal/cgroup
 test-vm: setup-lab
 	go build -o build/vm ./internal/lab/cmd/vm
-	go test -p 1 -exec '$(CURDIR)/build/vm -t 5m' -skip '$(LAB)' \
-		./internal/lab/memgroup ./internal/lab/mpirun
+	go test -p 1 -exec '$(CURDIR)/build/vm -t 5m' -skip '$(LAB)' $(V2)
 
 test-mpich: export CGO_CFLAGS = $(shell mpicc.mpich -compile-info | cut -d' ' -f2-)
 test-mpich: export CGO_LDFLAGS = $(shell mpicc.mpich -link-info | cut -d' ' -f2-)
