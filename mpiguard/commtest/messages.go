@@ -160,7 +160,7 @@ func checkHeadToHead(t *testing.T, m mpiguard.Messenger) {
 	if peer >= m.Size() {
 		return
 	}
-	for n := 1; n <= 4<<20; n *= 2 {
+	for n := 1; n <= 4<<20; n *= 4 {
 		in, ok := exchange(t, m, row(n, m.Rank(), n), peer, peer, 2)
 		if !ok || !assert.True(t, bytes.Equal(row(n, peer, n), in), "%d bytes", n) {
 			return
@@ -399,9 +399,9 @@ func checkEndedWait(t *testing.T, m mpiguard.Messenger) {
 	}
 	holdBack(t, m, func() {
 		const limit = 100 * time.Millisecond
+		start := time.Now()
 		ctx, cancel := context.WithTimeout(patient(t), limit)
 		defer cancel()
-		start := time.Now()
 		err := m.AllreduceUint64(ctx, make([]uint64, 1), make([]uint64, 1), mpiguard.OpSum)
 		waited := time.Since(start)
 		assert.GreaterOrEqual(t, waited, limit)

@@ -136,30 +136,11 @@ func (c *Comm) collective(ctx context.Context, what call, bring, take func(*roun
 	next := r.enter(c.rank, c.Size(), what, bring)
 	c.next = next
 
-	var cause error
-	select {
-	case <-ctx.Done():
-		cause = ended(ctx)
-	case <-r.done:
-	}
-	select {
-	case <-r.done: // also where ctx ended at the same time
-		cause = r.err
-	default:
-	}
+	cause := r.wait(ctx)
 	if cause != nil {
 		c.broken = &mpiguard.BrokenError{Call: what.name, Rank: c.rank, Missing: r.missing(), Cause: cause}
 		return c.broken
 	}
 	take(r)
 	return nil
-}
-
-// ended returns why ctx did, also for people who gave it a cause.
-func ended(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if cause == err {
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, cause)
 }

@@ -1,6 +1,8 @@
 package inproc
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -53,6 +55,35 @@ func (r *round) enter(rank, size int, what call, bring func(*round)) *round {
 		close(r.done)
 	}
 	return r.next
+}
+
+// wait returns nil once all ranks have entered, or why they will not have.
+func (r *round) wait(ctx context.Context) error {
+	select {
+	case <-r.done: // no need to ask for ctx.Done, which may set up a timer
+		return r.err
+	default:
+	}
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+	}
+	select {
+	case <-r.done: // at the same time
+		return r.err
+	default:
+		return ended(ctx)
+	}
+}
+
+// ended returns why ctx did, also for people who gave it a cause.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // abandon ends the round: the rank that says so has not entered and never will.
