@@ -2,6 +2,7 @@ package blackbox
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -99,6 +100,8 @@ func ReadFile(path string) (*File, error) {
 	return f, nil
 }
 
+var unwritten [slotBytes]byte
+
 // Read reads a record. It needs memory in proportion to what it returns, which
 // is at most some 64 MiB.
 func Read(r io.Reader) (*File, error) {
@@ -119,7 +122,7 @@ func Read(r io.Reader) (*File, error) {
 		k, number, payload, ok := unseal(buf)
 		if !ok {
 			n := min(len(buf), slotBytes)
-			if strings.Trim(string(buf[:n]), "\x00") != "" {
+			if !bytes.Equal(buf[:n], unwritten[:n]) {
 				f.Damage.Slots++
 			}
 			off += int64(n)
