@@ -47,7 +47,7 @@ func DetectBudget(m Machine) *Budget {
 	return b
 }
 
-// LimitBytes is the smallest limit over the cgroup, the job and the node,
+// LimitBytes is the smallest limit, hard, soft or advisory, over the cgroup, the job and the node,
 // UnlimitedBytes when there is none and UnknownBytes when none can be read.
 func (b *Budget) LimitBytes() int64 {
 	limit := UnknownBytes
@@ -59,13 +59,14 @@ func (b *Budget) LimitBytes() int64 {
 	return limit
 }
 
-// Binding is the constraint with the least headroom, nil if no headroom is known.
-// RLIMITs, which count address space and not memory, never bind.
+// Binding is the constraint with the least headroom, nil where nothing limits.
+// One whose usage is unknown is taken to have all of its limit left. RLIMITs,
+// which count address space and not memory, never bind.
 func (b *Budget) Binding() *Constraint {
 	var binding *Constraint
 	for i := range b.Constraints {
 		c := &b.Constraints[i]
-		if c.Scope == ScopeProcess || !c.known() {
+		if c.Scope == ScopeProcess || !c.limited() {
 			continue
 		}
 		if binding == nil || c.slackBytes(b.KeepFree) < binding.slackBytes(b.KeepFree) {
@@ -75,11 +76,11 @@ func (b *Budget) Binding() *Constraint {
 	return binding
 }
 
-// HeadroomBytes is the headroom of the binding constraint, at least zero, or
-// UnknownBytes when no constraint binds.
+// HeadroomBytes is the headroom of the binding constraint, UnlimitedBytes when
+// none binds.
 func (b *Budget) HeadroomBytes() int64 {
 	if c := b.Binding(); c != nil {
 		return c.HeadroomBytes(b.KeepFree)
 	}
-	return UnknownBytes
+	return b.LimitBytes()
 }

@@ -89,16 +89,16 @@ func (c Constraint) label() string {
 	return c.Source + " " + c.Path
 }
 
-// known reports whether there is a limit and a usage to take from it.
-func (c Constraint) known() bool {
-	return c.LimitBytes >= 0 && c.LimitBytes != UnlimitedBytes && c.UsedBytes >= 0
+// limited reports whether there is a limit, and it is known.
+func (c Constraint) limited() bool {
+	return c.LimitBytes >= 0 && c.LimitBytes != UnlimitedBytes
 }
 
 // KeptFreeBytes is the part of the limit that is not given out: the fraction of
 // it, but at least 8 MiB and 512 KiB for each CPU, by which the kernel's figures
 // may lag, and at most 2 GiB. It is zero where there is no limit.
 func (c Constraint) KeptFreeBytes(fraction float64) int64 {
-	if c.LimitBytes < 0 || c.LimitBytes == UnlimitedBytes {
+	if !c.limited() {
 		return 0
 	}
 	return keptFreeBytes(c.LimitBytes, fraction, c.cpus)
@@ -111,13 +111,14 @@ func (c Constraint) HeadroomBytes(fraction float64) int64 {
 	switch {
 	case c.LimitBytes == UnlimitedBytes:
 		return UnlimitedBytes
-	case !c.known():
+	case !c.limited() || c.UsedBytes < 0:
 		return UnknownBytes
 	}
 	return max(c.slackBytes(fraction), 0)
 }
 
-// slackBytes is the headroom of a known constraint, below zero when it is passed.
+// slackBytes is the headroom of a limited constraint, below zero when it is
+// passed, and at best where the usage is unknown.
 func (c Constraint) slackBytes(fraction float64) int64 {
-	return c.LimitBytes - c.KeptFreeBytes(fraction) - c.UsedBytes
+	return c.LimitBytes - c.KeptFreeBytes(fraction) - max(c.UsedBytes, 0)
 }

@@ -54,13 +54,17 @@ func (b *Budget) writeTable(s *strings.Builder) {
 func (b *Budget) why() string {
 	c := b.Binding()
 	if c == nil {
-		return "No limit and its usage can both be read here: the budget is unknown."
+		return "No limit can be read here, not even the memory of the node: the budget is unknown."
 	}
 	var s strings.Builder
 	if c.Scope == ScopeNode && b.LimitBytes() == c.LimitBytes {
 		s.WriteString("No smaller limit can be seen than the memory of the node: ")
 	} else {
 		fmt.Fprintf(&s, "%s binds: ", c.label())
+	}
+	if c.UsedBytes == UnknownBytes {
+		fmt.Fprintf(&s, "the limit is %s, how much of it is used is unknown.", sizeText(c.LimitBytes))
+		return s.String()
 	}
 	fmt.Fprintf(&s, "of %s, %s is used %s and %s is kept free, which leaves %s", sizeText(c.LimitBytes), sizeText(c.UsedBytes),
 		c.usedBy(b), sizeText(c.KeptFreeBytes(b.KeepFree)), sizeText(c.HeadroomBytes(b.KeepFree)))

@@ -119,9 +119,15 @@ func (m *monitor) fillUsage(b *Budget) {
 	for i := range b.Constraints {
 		c, g := &b.Constraints[i], m.rows[i].group
 		c.UsedBytes = m.used[i]
-		if g != nil && c.UsedBytes == UnknownBytes && c.LimitBytes != UnlimitedBytes {
+		if g == nil {
+			continue
+		}
+		if i == 0 || m.rows[i-1].group != g { // once for all limits of the group
+			c.Notes = slices.Concat(c.Notes, g.Notes)
+		}
+		if c.UsedBytes == UnknownBytes && c.LimitBytes != UnlimitedBytes {
 			if _, err := g.Usage(m.buf[:]); err != nil {
-				c.Notes = append(slices.Clip(c.Notes), "usage unknown: "+err.Error())
+				c.Notes = append(c.Notes, "usage unknown: "+err.Error())
 			}
 		}
 	}

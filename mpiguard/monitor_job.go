@@ -10,13 +10,17 @@ import (
 	"github.com/mpiguard/mpiguard/internal/size"
 )
 
-const limitVariable = "MPIGUARD_LIMIT"
+// The sources of a limit that is not the scheduler's.
+const (
+	limitVariable = "MPIGUARD_LIMIT"
+	limitField    = "Config.LimitBytes"
+)
 
 // openJob finds the limits of the job on this node that were asked for, in the
 // configuration or of the scheduler. What counts against them, the memory of the
 // ranks of the job here, is for the guard to say.
 func (m *monitor) openJob(environ []string, nodeLimitBytes int64) {
-	source := "Config.LimitBytes"
+	source := limitField
 	if v, ok := lookup(environ, limitVariable); ok {
 		source = limitVariable
 		if n, err := size.Parse(v); err != nil {
@@ -56,7 +60,8 @@ func (m *monitor) addJobs(b *Budget) {
 	}
 	for _, c := range m.job {
 		notes := c.Notes[:len(c.Notes):len(c.Notes)]
-		if enforced > c.LimitBytes+c.LimitBytes/8 { // schedulers round, and may allow a little more
+		scheduled := c.Source != limitVariable && c.Source != limitField
+		if scheduled && enforced > c.LimitBytes+c.LimitBytes/8 { // schedulers round, and may allow a little more
 			notes = append(notes, "requested, not enforced: no cgroup has this limit")
 		}
 		if total := m.ram.memory.TotalBytes; total > 0 && enforced == UnlimitedBytes && c.LimitBytes > total/5*4 {

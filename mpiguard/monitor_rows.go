@@ -45,7 +45,7 @@ func (m *monitor) addGroup(b *Budget, g *cgroup.Group) {
 		return
 	}
 	source := sources[m.groups.Version]
-	c := Constraint{Path: g.Path, Scope: ScopeCgroup, Notes: g.Notes}
+	c := Constraint{Path: g.Path, Scope: ScopeCgroup}
 	c.Source, c.LimitBytes, c.id = source.max, g.MaxBytes, m.groupID(g, source.max)
 	m.add(b, row{rowMemory, g}, c)
 	if g.SecondBytes == UnlimitedBytes {

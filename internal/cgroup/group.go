@@ -3,6 +3,7 @@ package cgroup
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"syscall"
@@ -61,6 +62,7 @@ type Group struct {
 
 	opened, ceilingTried, flatRead bool // what is done once is done
 	flat                           bool
+	statErr                        error // why statFile is nil
 }
 
 // limit is the smaller limit, UnlimitedBytes when none is known.
@@ -145,14 +147,14 @@ func (g *Group) open() {
 		return
 	}
 	g.opened = true
-	var err error
-	if g.statFile, err = g.fsys.Open(g.dir + "/memory.stat"); err != nil {
-		g.note("memory.stat: " + reason(err))
+	if g.statFile, g.statErr = g.fsys.Open(g.dir + "/memory.stat"); g.statErr != nil {
+		g.statErr = fmt.Errorf("memory.stat: %s", reason(g.statErr))
 		return
 	}
 	if g.kmem == "" {
 		return
 	}
+	var err error
 	if g.kmemFile, err = g.fsys.Open(g.dir + "/" + g.kmem); err == nil {
 		g.note("kernel memory may include reclaimable slab")
 	}
@@ -161,9 +163,8 @@ func (g *Group) open() {
 var (
 	unknownUsage = Usage{UnknownBytes, UnknownBytes}
 
-	errZero    = errors.New("reads zero although this process runs in the group")
-	errNoRows  = errors.New("memory.stat lacks the rows of anonymous memory")
-	errNoUsage = errors.New("memory.stat cannot be read")
+	errZero   = errors.New("reads zero although this process runs in the group")
+	errNoRows = errors.New("memory.stat lacks the rows of anonymous memory")
 )
 
 // Usage reads what the group uses. A usage of zero is an error: some sandboxes
@@ -193,7 +194,7 @@ func (g *Group) Usage(buf []byte) (Usage, error) {
 
 func (g *Group) stat(buf []byte) (stat, error) {
 	if g.statFile == nil {
-		return noStat, errNoUsage
+		return noStat, g.statErr
 	}
 	text, err := g.statFile.Read(buf)
 	if err != nil {
