@@ -2,31 +2,26 @@ package mpiguard
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
-	"time"
-)
 
-// waiter is a Take that waits for headroom.
-type waiter struct {
-	bytes   int64
-	granted chan struct{} // closed by serve
-}
+	"github.com/mpiguard/mpiguard/internal/ledger"
+)
 
 // shortage is why bytes were not granted. It is the inner part of a RefusedError.
 type shortage struct {
 	headroomBytes int64
 	binding       string // the constraint and how it stands
-	ahead         int    // requests that waited before this one
-	never         bool   // above all that could ever be granted
+	reason        ledger.Reason
+	never         bool // above all that could ever be granted
 }
 
 func (s *shortage) Error() string {
 	switch {
 	case s.never:
-		return fmt.Sprintf("more than could ever be granted under %s", s.binding)
-	case s.ahead > 0:
-		return fmt.Sprintf("requests that waited before it: %d", s.ahead)
+		return "more than could ever be granted under " + s.binding
+	case s.reason != ledger.Short:
+		return fmt.Sprintf("%v under %s", s.reason, s.binding)
 	}
 	return fmt.Sprintf("%s left under %s", sizeText(max(s.headroomBytes, 0)), s.binding)
 }
@@ -35,114 +30,114 @@ func (s *shortage) Is(target error) bool {
 	return target == ErrRefused || target == ErrNever && s.never
 }
 
-// short reports whether n bytes do not fit as of the last sample, and why.
-func (p *process) short(n int64) *shortage {
+// never reports whether n bytes are above what could be granted at best.
+func (p *process) never(n int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	b := p.budget.Load()
 	for i := range b.Constraints {
 		if v, ok := p.view(b, i); ok && n > v.mostBytes {
-			return &shortage{headroomBytes: v.headroomBytes, binding: p.describe(i), never: true}
+			return &shortage{binding: p.describe(i), never: true}
 		}
-	}
-	if left, i := p.left(); i >= 0 && n > left {
-		return &shortage{headroomBytes: left, binding: p.describe(i)}
 	}
 	return nil
 }
 
-// promise books n bytes as granted.
-func (p *process) promise(n int64) {
-	p.promised += n
-	p.meter.last.UntouchedBytes += n
-}
-
-// TryTake implements lease.Source: what is used is measured anew, so that what
-// is measured always counts, and what is promised counts until it is touched.
-func (p *process) TryTake(need, want int64) (int64, error) {
+// explained turns a refusal of the ledger into one that names the constraint.
+func (p *process) explained(err error) error {
+	var r *ledger.Refused
+	if !errors.As(err, &r) {
+		return err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.observe(time.Now(), fresh)
-	s := p.short(need)
-	if len(p.waiters) > 0 && (s == nil || !s.never) {
-		s = &shortage{ahead: len(p.waiters)}
+	s := &shortage{headroomBytes: r.RoomBytes, reason: r.Reason, binding: "no limit"}
+	if i := p.binds[r.Constraint]; i >= 0 {
+		s.binding = p.describe(i)
 	}
-	if s != nil {
-		return 0, s
+	return s
+}
+
+// TryTake implements lease.Source. Before a refusal all ranks are asked for what
+// lies unused.
+func (p *process) TryTake(need, want int64) (int64, error) {
+	if err := p.never(need); err != nil {
+		return 0, err
 	}
-	got := need
-	if left, _ := p.left(); want-need <= (left-need)/8 { // the last bytes are not leased ahead
-		got = want
+	got, err := p.slot.TryTake(need, want)
+	if err != nil {
+		got, err = need, p.slot.TryRecall(need)
 	}
-	p.promise(got)
+	if err != nil {
+		return 0, p.explained(err)
+	}
 	return got, nil
 }
 
-// Take implements lease.Source. Those who wait are served in order; they are
-// looked at again when bytes are given back and with every sample, since neither
-// a fall of the use nor the death of a neighbour wakes anybody.
+// Take implements lease.Source.
 func (p *process) Take(ctx context.Context, n int64) error {
-	p.mu.Lock()
-	p.observe(time.Now(), fresh)
-	s := p.short(n)
-	if s != nil && s.never {
-		p.mu.Unlock()
-		return s
+	if err := p.never(n); err != nil {
+		return err
 	}
-	if s == nil && len(p.waiters) == 0 {
-		p.promise(n)
-		p.mu.Unlock()
-		return nil
+	err := p.slot.Take(ctx, n)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w while it waited: %w", context.Cause(ctx), p.explained(err))
 	}
-	w := &waiter{n, make(chan struct{})}
-	p.setWaiters(append(p.waiters, w))
-	p.mu.Unlock()
-	p.pool.Recall() // nothing lies unused while somebody waits
-
-	select {
-	case <-w.granted:
-		return nil
-	case <-ctx.Done():
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	i := slices.Index(p.waiters, w)
-	if i < 0 { // granted at the same moment
-		return nil
-	}
-	p.setWaiters(slices.Delete(p.waiters, i, i+1))
-	if s = p.short(n); s == nil {
-		s = &shortage{ahead: i}
-	}
-	p.serve() // the next one may fit
-	return fmt.Errorf("%w while it waited: %w", context.Cause(ctx), s)
+	return err
 }
 
-// Give implements lease.Source.
+// Give implements lease.Source. What is still promised to others of the process
+// stays visible as untouched.
 func (p *process) Give(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.promised -= n
-	if len(p.waiters) > 0 {
-		p.observe(time.Now(), fresh)
-	}
+	p.slot.Give(n)
+	h := p.holdings()
+	p.meter.release(h)
+	p.touch(h)
 }
 
 // Waiting implements lease.Source.
-func (p *process) Waiting() bool { return p.waiting.Load() > 0 }
+func (p *process) Waiting() bool { return p.slot.Waiting() }
 
-func (p *process) setWaiters(w []*waiter) {
-	p.waiters = w
-	p.waiting.Store(int32(len(w)))
+// measure implements ledger.Member: the room under each constraint, read now.
+func (p *process) measure(room []int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.observe(fresh)
+	p.rooms(room)
 }
 
-// serve grants those who wait, in order, as far as the headroom goes.
-func (p *process) serve() {
-	for len(p.waiters) > 0 {
-		w := p.waiters[0]
-		if p.short(w.bytes) != nil {
-			return
-		}
-		p.promise(w.bytes)
-		p.setWaiters(p.waiters[1:])
-		close(w.granted)
+// rooms stores what could be taken under each of p.ids if nothing were promised,
+// and in p.binds which constraint that is. The last entry stands for what is
+// shared with none: constraints that came up since New, and static shares.
+func (p *process) rooms(room []int64) {
+	last := len(p.ids) - 1
+	for k := range p.ids {
+		room[k], p.binds[k] = UnlimitedBytes, -1
 	}
+	b := p.budget.Load()
+	for i := range b.Constraints {
+		v, ok := p.view(b, i)
+		if !ok {
+			continue
+		}
+		k := p.indexOf(b.Constraints[i].id)
+		if v.roomBytes < room[k] {
+			room[k], p.binds[k] = v.roomBytes, i
+		}
+		if v.shareBytes < room[last] {
+			room[last], p.binds[last] = v.shareBytes, i
+		}
+	}
+}
+
+// indexOf is the place of a constraint in p.ids, the last one if it has none.
+func (p *process) indexOf(id uint64) int {
+	for k, own := range p.ids[:len(p.ids)-1] {
+		if own == id {
+			return k
+		}
+	}
+	return len(p.ids) - 1
 }

@@ -3,7 +3,6 @@ package mpiguard
 import (
 	"context"
 	"testing"
-	"time"
 )
 
 func benchGuard(b *testing.B) *Guard {
@@ -77,10 +76,9 @@ func BenchmarkObserve(b *testing.B) {
 	}{{"quick", quick}, {"fresh", fresh}, {"full", full}} {
 		b.Run(c.name, func(b *testing.B) {
 			g := benchGuard(b)
-			now := time.Now()
 			for b.Loop() {
 				g.proc.mu.Lock()
-				g.proc.observe(now, c.d)
+				g.proc.observe(c.d)
 				g.proc.mu.Unlock()
 			}
 		})

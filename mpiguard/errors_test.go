@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/mpiguard/mpiguard/internal/ledger"
 )
 
 // The texts are what people read in a log at night: they are pinned.
@@ -23,8 +25,8 @@ func TestErrorTexts(t *testing.T) {
 		`mpiguard: rank 0: "halo" holds 0 B and asked for 40 MiB: context deadline exceeded while it waited: 0 B left under ` + where: &RefusedError{
 			Name: "halo", WantBytes: 40 << 20,
 			Err: fmt.Errorf("%w while it waited: %w", context.DeadlineExceeded, &shortage{headroomBytes: -5, binding: where})},
-		`mpiguard: rank 0: "halo" holds 0 B and asked for 4.0 KiB: requests that waited before it: 2`: &RefusedError{
-			Name: "halo", WantBytes: 4096, Err: &shortage{ahead: 2}},
+		`mpiguard: rank 0: "halo" holds 0 B and asked for 4.0 KiB: others waited before under ` + where: &RefusedError{
+			Name: "halo", WantBytes: 4096, Err: &shortage{reason: ledger.Behind, binding: where}},
 		`mpiguard: survey: rank 3: context canceled`:                    &CollectiveError{"survey", 3, context.Canceled},
 		`mpiguard: pulse: communicator is broken`:                       &CollectiveError{"pulse", -1, ErrBroken},
 		`mpiguard: new: rank 1: MPIGUARD_LIMIT="lots": is not a number`: &CollectiveError{"new", 1, errors.New(`MPIGUARD_LIMIT="lots": is not a number`)},

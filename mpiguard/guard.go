@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // Guard is one rank's view of the memory of its job. It is made by New, and all
@@ -103,7 +102,7 @@ func (g *Guard) HeadroomBytes() int64 { return g.proc.headroom.Load() }
 func (g *Guard) Usage() Usage {
 	g.proc.mu.Lock()
 	defer g.proc.mu.Unlock()
-	g.proc.observe(time.Now(), full)
+	g.proc.observe(full)
 	return g.usage()
 }
 

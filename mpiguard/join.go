@@ -11,6 +11,7 @@ import (
 
 // peer is what New learns of a rank for good.
 type peer struct {
+	kernel  uint64 // equal for ranks on one kernel
 	node    uint64 // equal for ranks of one host name on one kernel
 	process uint64 // equal for ranks in one process
 	pid     int64
@@ -20,10 +21,11 @@ type peer struct {
 
 const (
 	hostBytes    = 64
-	peerRowBytes = 3*8 + hostBytes + len(steering{})*8
+	peerRowBytes = 4*8 + hostBytes + len(steering{})*8
 )
 
 func (p *peer) code(c *coder) {
+	c.uint64(&p.kernel)
 	c.uint64(&p.node)
 	c.uint64(&p.process)
 	c.int64(&p.pid)
@@ -42,6 +44,7 @@ func (g *Guard) self() peer {
 	start, _ := procfs.StartTime(m.Root, m.PID)
 	pid := os.Getpid()
 	return peer{
+		kernel:  constraintID(boot),
 		node:    constraintID(boot, host),
 		process: constraintID(boot, host, strconv.Itoa(pid), strconv.FormatUint(start, 10)),
 		pid:     int64(pid), host: host, steer: g.cfg.steering(),
@@ -98,15 +101,34 @@ func (g *Guard) meet(ctx context.Context, local error) error {
 	return nil
 }
 
-// divide finds the constraints that this process shares with others and its
-// share of each.
+// divide finds what this process shares with others, and joins it to the ledger
+// of the node.
 func (g *Guard) divide(ctx context.Context) error {
 	return g.collective(ctx, "new", func(ctx context.Context, mine vote) (int, vote, error) {
-		me := g.proc.scope(g.peers[g.rank].process)
-		rows, worst, v, err := gather(ctx, g.comm, scopeRowBytes, mine, &me, (*scopeRow).code)
-		if err == nil && v == voteYes {
-			g.proc.setShares(rows, g.rank)
+		row := g.proc.scope(g.peers, g.rank)
+		rows, worst, v, err := gather(ctx, g.comm, scopeRowBytes, mine, &row, (*scopeRow).code)
+		if err != nil || v != voteYes {
+			return worst, v, err
 		}
-		return worst, v, err
+		var joined joinedRow
+		if err := g.proc.join(g.peers, g.rank, rows); err != nil {
+			g.cfg.Logger.Info("no ledger of the node", "rank", g.rank, "error", err)
+		} else {
+			joined.yes = 1
+		}
+		all, _, _, err := gather(ctx, g.comm, 1, voteYes, &joined, (*joinedRow).code)
+		if err != nil {
+			return -1, voteYes, err
+		}
+		together := true
+		for i, j := range all {
+			together = together && (j.yes == 1 || g.peers[i].kernel != g.peers[g.rank].kernel)
+		}
+		return -1, voteYes, g.proc.settle(together)
 	})
 }
+
+// joinedRow says whether a process could join the ledger of its kernel.
+type joinedRow struct{ yes byte }
+
+func (j *joinedRow) code(c *coder) { c.byte(&j.yes) }

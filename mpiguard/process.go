@@ -2,6 +2,7 @@ package mpiguard
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mpiguard/mpiguard/internal/lease"
+	"github.com/mpiguard/mpiguard/internal/ledger"
 )
 
 // process is what the guards of one process share: the monitor of its limits,
@@ -20,24 +22,33 @@ type process struct {
 	key    any // what its guards have in common: see processKey
 	shared bool
 	cfg    Config // of the first guard; New compares what matters
+	rank   int    // of the first guard
 
 	level    atomic.Uint32
 	headroom atomic.Int64 // as of the last sample, UnlimitedBytes where nothing limits
-	waiting  atomic.Int32 // len(waiters)
 	budget   atomic.Pointer[Budget]
 
-	mu        sync.Mutex // guards what follows; taken before no other lock
+	mu        sync.Mutex // guards what follows; taken before no other lock of the guard
 	guards    []*Guard
 	monitor   *monitor
 	meter     *meter
-	used      []int64          // of each constraint of the budget, as of the last sample
-	shares    map[uint64]share // by constraint
-	refreshed time.Time        // when the limits were last read
+	used      []int64   // of each constraint of the budget, as of the last sample
+	refreshed time.Time // when the limits were last read
 	ladder    ladder
-	promised  int64 // bytes granted, touched or not
-	waiters   []*waiter
+	room      int64 // the least room that was measured last, whatever is promised of it
 
-	pool *lease.Pool // what the reservations of all guards hold of what is promised
+	// What New agreed on with the other ranks, and does not change after.
+	pool   *lease.Pool // what the reservations of all guards hold of what is promised
+	ledger *ledger.Ledger
+	slot   *ledger.Slot     // what the process was promised; nil before New has joined it
+	ids    []uint64         // the constraints of the slot; the last, zero, is for what is not shared
+	shares map[uint64]share // by constraint
+	static bool             // neighbours are not in the ledger: a share of each constraint is all there is
+	host   []bool           // by rank: is it on this host
+
+	watched bool
+	binds   []int        // by place in ids: the constraint of the budget that rooms found
+	rows    []ledger.Row // scratch
 
 	stop    chan struct{}
 	stopped sync.WaitGroup
@@ -70,7 +81,7 @@ func joinProcess(g *Guard) (*process, error) {
 		}
 	}
 	p := &process{
-		key: key, shared: shared, cfg: g.cfg, guards: []*Guard{g},
+		key: key, shared: shared, cfg: g.cfg, rank: g.rank, guards: []*Guard{g},
 		monitor: openMonitor(g.cfg.machine, g.cfg.KeepFree, g.cfg.LimitBytes),
 		meter:   newMeter(g.cfg.machine),
 		ladder:  newLadder(g.cfg),
@@ -79,9 +90,8 @@ func joinProcess(g *Guard) (*process, error) {
 	p.pool = lease.NewPool(p, leaseBlockBytes)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.observe(time.Now(), full)
+	p.observe(full)
 	processes.open = append(processes.open, p)
-	p.stopped.Go(p.watch)
 	return p, nil
 }
 
@@ -99,6 +109,9 @@ func (p *process) leave(g *Guard) {
 	processes.open = slices.DeleteFunc(processes.open, func(o *process) bool { return o == p })
 	close(p.stop)
 	p.stopped.Wait()
+	if p.ledger != nil {
+		_ = p.ledger.Close() // unmapping what is mapped does not fail
+	}
 	p.monitor.close()
 	p.meter.close()
 }
@@ -123,22 +136,20 @@ const (
 // this time.
 const refreshEvery = time.Second
 
-// observe samples the process and its constraints, moves the level and serves
-// who waits. The caller holds p.mu.
-func (p *process) observe(now time.Time, d depth) {
+// observe samples the process and its constraints, tells the ledger what became
+// resident of what was promised, and moves the level. The caller holds p.mu.
+func (p *process) observe(d depth) {
+	now := time.Now()
 	if p.budget.Load() == nil || now.Sub(p.refreshed) >= refreshEvery {
 		p.refresh(now)
 		d = full
 	}
-	p.meter.sample(now, p.holdings(), d == full)
+	h := p.holdings()
+	p.meter.sample(now, h, d == full)
+	p.touch(h)
 	p.monitor.sample(p.used, d >= fresh)
+	p.sampleJob()
 	b := p.budget.Load()
-	for i, c := range b.Constraints {
-		if c.Scope == ScopeJob {
-			p.used[i] = p.meter.last.AnonBytes // what the other ranks use is not known here
-		}
-	}
-
 	worst, pressure := -1, 0.0
 	for i := range b.Constraints {
 		if v, ok := p.view(b, i); ok && v.pressure > pressure {
@@ -156,14 +167,75 @@ func (p *process) observe(now time.Time, d depth) {
 			g.notices.post(t)
 		}
 	}
-	p.serve()
-	left, _ := p.left()
-	p.headroom.Store(left)
+}
+
+// sampleJob stores what the ranks of the job on this host use. Of the other
+// processes it is what they published last; where they do not, they are not seen.
+func (p *process) sampleJob() {
+	b := p.budget.Load()
+	known := false
+	var bytes int64
+	for i, c := range b.Constraints {
+		if c.Scope != ScopeJob {
+			continue
+		}
+		if !known {
+			known, bytes = true, p.meter.last.AnonBytes
+			p.rows = p.rows[:0]
+			if p.slot != nil {
+				p.rows = p.ledger.Rows(p.rows)
+			}
+			for _, r := range p.rows {
+				if r.PID != os.Getpid() && r.Rank < len(p.host) && p.host[r.Rank] {
+					bytes += r.PrivateBytes
+				}
+			}
+		}
+		p.used[i] = bytes
+	}
+}
+
+// touch tells the ledger how much of what was promised is resident.
+func (p *process) touch(h holdings) {
+	if p.slot != nil {
+		_, was := p.slot.Bytes()
+		p.slot.Touch(p.meter.touched(h) - was)
+	}
+}
+
+// untouched is, for each of p.ids, what the processes under it were promised and
+// have not touched. It is taken without p.mu, which the ledger may want.
+func (p *process) untouched() (sums [ledger.MaxConstraints]int64) {
+	p.slot.Untouched(sums[:])
+	return sums
+}
+
+// left is the headroom as of the last sample and the constraint that it is
+// under, -1 where nothing limits. The caller holds p.mu.
+func (p *process) left(untouched *[ledger.MaxConstraints]int64) (bytes int64, binding int) {
+	var room [ledger.MaxConstraints]int64
+	p.rooms(room[:])
+	bytes, binding, p.room = UnlimitedBytes, -1, UnlimitedBytes
+	for k := range p.ids {
+		p.room = min(p.room, room[k])
+		if n := room[k] - untouched[k]; p.binds[k] >= 0 && n < bytes {
+			bytes, binding = n, p.binds[k]
+		}
+	}
+	p.headroom.Store(bytes)
+	p.slot.Publish(ledger.Row{
+		Rank: p.rank, PID: os.Getpid(), ReservedBytes: p.holdings().reserved(),
+		PrivateBytes: p.meter.last.AnonBytes, HeadroomBytes: bytes, Level: uint8(p.ladder.level),
+	})
+	return bytes, binding
 }
 
 // holdings sums up the reservations.
 func (p *process) holdings() holdings {
-	h := holdings{promisedBytes: p.promised}
+	var h holdings
+	if p.slot != nil {
+		h.promisedBytes, _ = p.slot.Bytes()
+	}
 	for owner, n := range p.pool.All() {
 		r := owner.(*Reservation)
 		committed := min(r.committed.Load(), n)
@@ -179,9 +251,10 @@ func (p *process) holdings() holdings {
 
 // view is what one constraint means for this process at a moment.
 type view struct {
-	headroomBytes int64   // what may still be granted
-	mostBytes     int64   // what could be granted at best
-	pressure      float64 // what is used of what may be used
+	roomBytes  int64   // what could be granted if nothing were promised
+	shareBytes int64   // the same under the static share; UnlimitedBytes where there is none
+	mostBytes  int64   // what could be granted at best
+	pressure   float64 // what is used of what may be used
 }
 
 // view computes what constraint i of the budget means as of the last sample. It
@@ -192,31 +265,17 @@ func (p *process) view(b *Budget, i int) (view, bool) {
 	if c.Scope == ScopeProcess || c.LimitBytes == UnlimitedBytes || c.LimitBytes == UnknownBytes {
 		return view{}, false
 	}
-	anon, untouched := p.meter.last.AnonBytes, p.meter.last.UntouchedBytes
 	used := max(p.used[i], 0)
 	usable := max(c.LimitBytes-c.KeptFreeBytes(b.KeepFree), 1)
-	v := view{usable - used - untouched, usable, float64(used) / float64(usable)}
-	if s, ok := p.shares[c.id]; ok && s.here < s.ranks {
-		v.headroomBytes = min(v.headroomBytes, s.bytes()-anon-untouched)
+	v := view{usable - used, UnlimitedBytes, usable, float64(used) / float64(usable)}
+	if s, ok := p.shares[c.id]; ok && p.static && s.here < s.ranks {
+		v.shareBytes = s.bytes() - p.meter.last.AnonBytes
 		v.mostBytes = min(v.mostBytes, s.bytes())
-		if c.Scope == ScopeJob {
-			v.pressure = float64(anon) / float64(max(s.bytes(), 1))
+		if c.Scope == ScopeJob { // what the other processes use is not known
+			v.pressure = float64(used) / float64(max(s.bytes(), 1))
 		}
 	}
 	return v, true
-}
-
-// left is the headroom as of the last sample and the constraint that it is
-// under, -1 where nothing limits.
-func (p *process) left() (bytes int64, binding int) {
-	bytes, binding = UnlimitedBytes, -1
-	b := p.budget.Load()
-	for i := range b.Constraints {
-		if v, ok := p.view(b, i); ok && v.headroomBytes < bytes {
-			bytes, binding = v.headroomBytes, i
-		}
-	}
-	return bytes, binding
 }
 
 // describe says what constraint i is and how it stands.
@@ -225,7 +284,7 @@ func (p *process) describe(i int) string {
 	c := b.Constraints[i]
 	text := fmt.Sprintf("%s: %s used of %s, %s kept free", c.label(), sizeText(p.used[i]), sizeText(c.LimitBytes),
 		sizeText(c.KeptFreeBytes(b.KeepFree)))
-	if s := p.shares[c.id]; s.here < s.ranks {
+	if s := p.shares[c.id]; p.static && s.here < s.ranks {
 		text += fmt.Sprintf(", %d of %d ranks here with a share of %s", s.here, s.ranks, sizeText(s.bytes()))
 	}
 	return text
@@ -262,11 +321,13 @@ func (p *process) publish(b *Budget) {
 }
 
 // scope is what the other ranks need to know to divide the constraints.
-func (p *process) scope(id uint64) scopeRow {
+func (p *process) scope(peers []peer, me int) scopeRow {
+	h := p.offer(peers, me)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.observe(time.Now(), full)
-	row := scopeRow{process: id, anonBytes: p.meter.last.AnonBytes}
+	p.observe(full)
+	row := scopeRow{process: peers[me].process, anonBytes: p.meter.last.AnonBytes,
+		ledgerFD: int64(h.FD), ledgerNonce: h.Nonce}
 	n := 0
 	b := p.budget.Load()
 	for i, c := range b.Constraints {
@@ -281,8 +342,6 @@ func (p *process) scope(id uint64) scopeRow {
 // setShares learns from the rows of all ranks which constraints this process
 // shares with others.
 func (p *process) setShares(rows []scopeRow, me int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	b := p.budget.Load()
 	p.shares = map[uint64]share{}
 	for _, c := range b.Constraints {
@@ -293,29 +352,28 @@ func (p *process) setShares(rows []scopeRow, me int) {
 	p.publish(b)
 }
 
-// watch samples until stop is closed, the more often the less headroom there is.
+// watch samples until stop is closed, the more often the less room there is.
 func (p *process) watch() {
 	t := time.NewTimer(0)
 	defer t.Stop()
-	var trimmed time.Time
+	trimmed := time.Now()
 	for {
 		select {
 		case <-p.stop:
 			return
-		case now := <-t.C:
-			p.mu.Lock()
-			d := quick
-			if len(p.waiters) > 0 {
-				d = fresh
-			}
-			p.observe(now, d)
-			p.mu.Unlock()
-			if now.Sub(trimmed) >= trimEvery {
-				p.pool.Trim()
-				trimmed = now
-			}
-			t.Reset(watchInterval(p.headroom.Load(), runtime.NumCPU()))
+		case <-t.C:
 		}
+		sums := p.untouched()
+		p.mu.Lock()
+		p.observe(quick)
+		p.left(&sums)
+		interval := watchInterval(p.room, runtime.NumCPU())
+		p.mu.Unlock()
+		if now := time.Now(); now.Sub(trimmed) >= trimEvery {
+			p.pool.Trim()
+			trimmed = now
+		}
+		t.Reset(interval)
 	}
 }
 
@@ -328,8 +386,8 @@ const (
 )
 
 // watchInterval is a quarter of the time in which all cores together can fault
-// in the headroom.
-func watchInterval(headroomBytes int64, cores int) time.Duration {
+// in the room that is left.
+func watchInterval(roomBytes int64, cores int) time.Duration {
 	perMilli := int64(4*cores) * faultBytesPerMilli
-	return min(max(time.Duration(headroomBytes/perMilli)*time.Millisecond, minWatchInterval), maxWatchInterval)
+	return min(max(time.Duration(roomBytes/perMilli)*time.Millisecond, minWatchInterval), maxWatchInterval)
 }

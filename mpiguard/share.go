@@ -5,6 +5,8 @@ package mpiguard
 type scopeRow struct {
 	process     uint64 // equal for ranks that are goroutines of one process
 	anonBytes   int64
+	ledgerFD    int64 // of the kernel's first process: where its ledger is
+	ledgerNonce uint64
 	constraints [maxConstraints]scopeEntry
 }
 
@@ -17,11 +19,13 @@ type scopeEntry struct {
 // levels of a hierarchy than this do not occur, and the innermost count most.
 const maxConstraints = 16
 
-const scopeRowBytes = 8 * (2 + 3*maxConstraints)
+const scopeRowBytes = 8 * (4 + 3*maxConstraints)
 
 func (r *scopeRow) code(c *coder) {
 	c.uint64(&r.process)
 	c.int64(&r.anonBytes)
+	c.int64(&r.ledgerFD)
+	c.uint64(&r.ledgerNonce)
 	for i := range r.constraints {
 		e := &r.constraints[i]
 		c.uint64(&e.id)

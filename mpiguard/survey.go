@@ -61,7 +61,10 @@ type Survey struct {
 func (g *Guard) Survey(ctx context.Context) (*Survey, error) {
 	var s *Survey
 	err := g.collective(ctx, "survey", func(ctx context.Context, mine vote) (int, vote, error) {
-		row := g.usageRow()
+		var row usageRow
+		if mine == voteYes { // a closed guard has nothing to measure with
+			row = g.usageRow()
+		}
 		rows, worst, v, err := gather(ctx, g.comm, usageRowBytes, mine, &row, (*usageRow).code)
 		if err == nil && v == voteYes {
 			s = newSurvey(g.peers, rows)
@@ -74,11 +77,12 @@ func (g *Guard) Survey(ctx context.Context) (*Survey, error) {
 // usageRow measures this rank for the others.
 func (g *Guard) usageRow() usageRow {
 	p := g.proc
+	sums := p.untouched()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.observe(time.Now(), full)
+	p.observe(full)
 	row := usageRow{level: p.ladder.level, limitBytes: UnlimitedBytes, usedBytes: UnknownBytes, usage: g.usage()}
-	left, i := p.left()
+	left, i := p.left(&sums)
 	row.headroomBytes = left
 	if i >= 0 {
 		c := &p.budget.Load().Constraints[i]

@@ -39,6 +39,9 @@ type holdings struct {
 	promisedBytes  int64 // taken from the budget: all of the above, and leases that nobody uses yet
 }
 
+// reserved is what the reservations hold.
+func (h holdings) reserved() int64 { return h.heapBytes + h.offHeapBytes + h.committedBytes }
+
 // meter measures the private memory of this process. It is not safe for
 // concurrent use.
 type meter struct {
@@ -93,14 +96,20 @@ func (m *meter) sample(now time.Time, h holdings, full bool) {
 		AnonBytes: anon, ShmemBytes: m.status.RssShmemBytes, FileBytes: m.status.RssFileBytes,
 		PeakBytes: m.status.HWMBytes,
 		GoBytes:   anon - m.nonGoBytes, NonGoBytes: m.nonGoBytes,
-		UntouchedBytes:   m.untouched(h),
+		UntouchedBytes:   max(h.promisedBytes-m.touched(h), 0),
 		UnaccountedBytes: m.heap.unaccountedBytes + m.offHeap.unaccountedBytes,
 	}
 }
 
-// untouched is what is promised and not resident yet.
-func (m *meter) untouched(h holdings) int64 {
-	return max(h.promisedBytes-h.committedBytes-m.heap.touchedBytes-m.offHeap.touchedBytes, 0)
+// touched is how much of what is promised is resident.
+func (m *meter) touched(h holdings) int64 {
+	return h.committedBytes + m.heap.touchedBytes + m.offHeap.touchedBytes
+}
+
+// release follows reservations that shrank: see memory.release.
+func (m *meter) release(h holdings) {
+	m.heap.release(h.heapBytes)
+	m.offHeap.release(h.offHeapBytes)
 }
 
 // nonGo estimates the private memory outside the Go runtime: what is resident

@@ -1,0 +1,127 @@
+package mpiguard
+
+import (
+	"errors"
+
+	"github.com/mpiguard/mpiguard/internal/ledger"
+)
+
+// neighbours are the processes on the kernel of rank me, each by its lowest rank,
+// in rising order, and the place of the process of me among them.
+func neighbours(peers []peer, me int) (ranks []int, place int) {
+	seen := map[uint64]int{}
+	for i, p := range peers {
+		if _, ok := seen[p.process]; !ok && p.kernel == peers[me].kernel {
+			seen[p.process] = len(ranks)
+			ranks = append(ranks, i)
+		}
+	}
+	return ranks, seen[peers[me].process]
+}
+
+// offer makes the ledger of this kernel if this process is its first, and
+// returns what the others need to open it; zero where there is none to offer.
+func (p *process) offer(peers []peer, me int) ledger.Handle {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ranks, place := neighbours(peers, me)
+	if len(ranks) == 1 || place != 0 {
+		return ledger.Handle{}
+	}
+	if p.ledger == nil {
+		l, err := ledger.Create(len(ranks))
+		if err != nil {
+			p.cfg.Logger.Warn("no shared ledger of promises", "error", err)
+			return ledger.Handle{}
+		}
+		p.ledger = l
+	}
+	return p.ledger.Handle()
+}
+
+// join learns what the process shares with others from the rows of all ranks, and
+// takes its slot in the ledger of the kernel. An error means that the processes
+// of the kernel must do without.
+func (p *process) join(peers []peer, me int, rows []scopeRow) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.setShares(rows, me)
+	p.host = make([]bool, len(peers))
+	for i := range peers {
+		p.host[i] = peers[i].node == peers[me].node
+	}
+	ranks, place := neighbours(peers, me)
+	first := ranks[0]
+	h := ledger.Handle{PID: int(peers[first].pid), FD: int(rows[first].ledgerFD), Nonce: rows[first].ledgerNonce}
+	switch {
+	case p.slot != nil && (len(ranks) == 1 || p.ledger.Handle().Nonce == h.Nonce):
+		return nil // joined by another guard of the process
+	case len(ranks) == 1:
+		return p.enter(ledger.InProcess(1), 0)
+	case h.Nonce == 0:
+		return errors.New("the first process of the node has none")
+	case p.slot != nil:
+		return errors.New("an open guard of this process is in another one")
+	}
+	l := p.ledger
+	if l == nil {
+		var err error
+		if l, err = ledger.Open(h); err != nil {
+			return err
+		}
+	}
+	return p.enter(l, place)
+}
+
+// enter makes the process the owner of a slot of l.
+func (p *process) enter(l *ledger.Ledger, slot int) (err error) {
+	p.ids, p.binds = nil, nil
+	for _, c := range p.budget.Load().Constraints {
+		if c.id != 0 && c.Scope != ScopeProcess && len(p.ids) < ledger.MaxConstraints-1 {
+			p.ids = append(p.ids, c.id)
+		}
+	}
+	p.ids = append(p.ids, 0)
+	p.binds = make([]int, len(p.ids))
+	p.ledger = l
+	p.slot, err = l.Join(slot, ledger.Member{
+		IDs: p.ids, Measure: p.measure, Recall: func() { p.pool.Recall() }, MinimumBytes: p.minimum(),
+	})
+	return err
+}
+
+// minimumPart of its static share is what a rank may always hold, however long
+// others have waited for more.
+const minimumPart = 8
+
+func (p *process) minimum() int64 {
+	least := UnlimitedBytes
+	for _, s := range p.shares {
+		least = min(least, s.bytes()/minimumPart)
+	}
+	return least
+}
+
+// settle ends the joining, and begins to watch: where a process of the kernel
+// could not join, all of them use static shares.
+func (p *process) settle(all bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.watched { // for another guard of the process, which stays where it is
+		return nil
+	}
+	if !all {
+		old := p.ledger
+		p.static = true
+		if err := p.enter(ledger.InProcess(1), 0); err != nil {
+			return err
+		}
+		if old != nil {
+			_ = old.Close() // unmapping what is mapped does not fail
+		}
+		p.cfg.Logger.Warn("the ranks of this node share no ledger: each has a static share of the budget")
+	}
+	p.watched = true
+	p.stopped.Go(p.watch)
+	return nil
+}
