@@ -15,7 +15,7 @@ import (
 )
 
 // patience is what any one call may take before the suite gives up on it.
-const patience = 30 * time.Second
+const patience = 10 * time.Second
 
 // TestComm checks a Comm. For each of its checks it calls run, which makes a
 // new world of ranks, calls f with each rank that lives in this process, all at
