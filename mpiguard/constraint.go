@@ -71,6 +71,11 @@ type Constraint struct {
 	// Ranks is how many ranks of the communicator are under the constraint, 0
 	// outside a Guard.
 	Ranks int
+	// Throttled is how often the kernel throttled processes at this limit, of kind
+	// soft; Killed is how many processes of a cgroup it killed for memory, those of
+	// the groups below included on cgroup v2. Both count from when the group was
+	// made, so that a difference tells of this job; 0 where nothing is counted.
+	Throttled, Killed int64
 	// Notes are remarks for people, e.g. "may include reclaimable slab".
 	Notes []string
 

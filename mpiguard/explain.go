@@ -99,9 +99,15 @@ func (c *Constraint) usedBy(b *Budget) string {
 // notes are the remarks on the budget and on its constraints.
 func (b *Budget) notes() []string {
 	notes := append([]string(nil), b.Notes...)
-	for _, c := range b.Constraints {
+	for i, c := range b.Constraints {
 		for _, n := range c.Notes {
 			notes = append(notes, c.label()+": "+n)
+		}
+		if c.Throttled > 0 {
+			notes = append(notes, fmt.Sprintf("%s: processes were throttled %d times at this limit, which slows them and kills none", c.label(), c.Throttled))
+		}
+		if c.Killed > 0 && (i == 0 || c.Path != b.Constraints[i-1].Path) {
+			notes = append(notes, fmt.Sprintf("%s: %d processes were killed for memory since the group was made", c.Path, c.Killed))
 		}
 	}
 	return notes

@@ -45,7 +45,7 @@ func (m *monitor) addGroup(b *Budget, g *cgroup.Group) {
 		return
 	}
 	source := sources[m.groups.Version]
-	c := Constraint{Path: g.Path, Scope: ScopeCgroup}
+	c := Constraint{Path: g.Path, Scope: ScopeCgroup, Killed: g.Killed}
 	c.Source, c.LimitBytes, c.id = source.max, g.MaxBytes, m.groupID(g, source.max)
 	m.add(b, row{rowMemory, g}, c)
 	if g.SecondBytes == UnlimitedBytes {
@@ -56,7 +56,7 @@ func (m *monitor) addGroup(b *Budget, g *cgroup.Group) {
 		m.add(b, row{rowSwap, g}, c)
 		return
 	}
-	c.Kind = KindSoft
+	c.Kind, c.Throttled = KindSoft, g.Throttled
 	m.add(b, row{rowMemory, g}, c)
 }
 

@@ -21,17 +21,24 @@ type files struct {
 	// is above what counts against either limit.
 	ceilings []string
 	kmem     string // kernel memory, where memory.stat does not have it
-	flat     string // says 0 in a group that does not count those below
-	parse    func(text []byte) stat
+	// events counts kills, those of the groups below too in version 2;
+	// localEvents what happened at the limits of the group itself.
+	events, localEvents string
+	flat                string // says 0 in a group that does not count those below
+	parse               func(text []byte) stat
 }
 
 var versions = map[int]*files{
 	1: {
 		max: "memory.limit_in_bytes", second: "memory.memsw.limit_in_bytes",
 		ceilings: []string{"memory.memsw.usage_in_bytes", "memory.usage_in_bytes"},
-		kmem:     "memory.kmem.usage_in_bytes", flat: "memory.use_hierarchy", parse: statV1,
+		kmem:     "memory.kmem.usage_in_bytes", flat: "memory.use_hierarchy",
+		events: "memory.oom_control", parse: statV1,
 	},
-	2: {max: "memory.max", second: "memory.high", ceilings: []string{"memory.current"}, parse: statV2},
+	2: {
+		max: "memory.max", second: "memory.high", ceilings: []string{"memory.current"},
+		events: "memory.events", localEvents: "memory.events.local", parse: statV2,
+	},
 }
 
 // Group is one level of a hierarchy: its limits as Refresh last read them, and
@@ -47,6 +54,11 @@ type Group struct {
 	// SecondBytes is the limit above which the kernel throttles (version 2), or
 	// that of memory and swap together (version 1).
 	SecondBytes int64
+	// Throttled is how often processes were throttled at memory.high of the group,
+	// Killed how many processes of the group were killed for memory (version 2:
+	// and of the groups below), since the group was made. They are read for the
+	// group of the process and for groups with a limit.
+	Throttled, Killed int64
 	// Absent: the group has no files of the memory controller. It has no limit,
 	// and what it uses is counted further up.
 	Absent bool
@@ -58,11 +70,11 @@ type Group struct {
 	leaf bool
 	*files
 
-	maxFile, secondFile, statFile, ceilingFile, kmemFile *kernfs.File
+	maxFile, secondFile, statFile, ceilingFile, kmemFile, eventsFile, localEventsFile *kernfs.File
 
-	opened, ceilingTried, flatRead bool // what is done once is done
-	flat                           bool
-	statErr                        error // why statFile is nil
+	opened, ceilingTried, eventsTried, flatRead bool // what is done once is done
+	flat                                        bool
+	statErr                                     error // why statFile is nil
 }
 
 // limit is the smaller limit, UnlimitedBytes when none is known.
@@ -96,6 +108,9 @@ func (g *Group) refresh(buf []byte) error {
 	if g.limit() != UnlimitedBytes && g.isFlat(buf) {
 		g.MaxBytes, g.SecondBytes = UnlimitedBytes, UnlimitedBytes
 	}
+	if g.leaf || g.limit() != UnlimitedBytes {
+		g.readEvents(buf)
+	}
 	return nil
 }
 
@@ -126,6 +141,27 @@ func (g *Group) readLimit(file **kernfs.File, name string, value *int64, buf []b
 	}
 	*value = limit
 	return nil
+}
+
+// readEvents reads the counts of what happened in the group.
+func (g *Group) readEvents(buf []byte) {
+	if !g.eventsTried {
+		g.eventsTried = true
+		g.eventsFile, _ = g.fsys.Open(g.dir + "/" + g.events)
+		if g.localEvents != "" {
+			g.localEventsFile, _ = g.fsys.Open(g.dir + "/" + g.localEvents)
+		}
+	}
+	if g.eventsFile != nil {
+		if text, err := g.eventsFile.Read(buf); err == nil {
+			g.Throttled, g.Killed = ParseEvents(text)
+		}
+	}
+	if g.localEventsFile != nil {
+		if text, err := g.localEventsFile.Read(buf); err == nil {
+			g.Throttled, _ = ParseEvents(text)
+		}
+	}
 }
 
 // isFlat reports whether the group does not count those below it, so that its
@@ -228,7 +264,7 @@ func (g *Group) note(text string) {
 }
 
 func (g *Group) close() {
-	for _, f := range [...]*kernfs.File{g.maxFile, g.secondFile, g.statFile, g.ceilingFile, g.kmemFile} {
+	for _, f := range [...]*kernfs.File{g.maxFile, g.secondFile, g.statFile, g.ceilingFile, g.kmemFile, g.eventsFile, g.localEventsFile} {
 		f.Close()
 	}
 }

@@ -32,17 +32,11 @@ func parseUsage(text []byte) (int64, bool) {
 	return int64(min(n, maxRowBytes)), ok
 }
 
-// Events are what a group has met since it was made.
-type Events struct {
-	High    int64 // times processes were throttled at memory.high (version 2)
-	Max     int64 // times the usage was about to pass the hard limit
-	OOMKill int64 // processes killed by the kernel for memory
-}
-
-// ParseEvents parses memory.events or memory.events.local of version 2, or
-// memory.oom_control of version 1. Unknown keys are passed over: kernels add some.
-func ParseEvents(text []byte) Events {
-	var e Events
+// ParseEvents takes two counts out of memory.events or memory.events.local
+// (version 2) or memory.oom_control (version 1): how often processes were
+// throttled at memory.high, and how many were killed. Other keys are passed over,
+// kernels add some; a count that is missing is 0. It does not allocate.
+func ParseEvents(text []byte) (throttled, killed int64) {
 	for len(text) > 0 {
 		var key []byte
 		var n int64
@@ -52,12 +46,10 @@ func ParseEvents(text []byte) Events {
 		}
 		switch string(key) {
 		case "high":
-			e.High = n
-		case "max":
-			e.Max = n
+			throttled = n
 		case "oom_kill":
-			e.OOMKill = n
+			killed = n
 		}
 	}
-	return e
+	return throttled, killed
 }
