@@ -24,8 +24,8 @@ import (
 // known: it is inherited by whatever they start.
 const mark = "MPIGUARD_LEFTOVERS"
 
-// ending is for processes that are on their way out when the command ends.
-const ending = 2 * time.Second
+// patience is how long what is there when the command ends may take to go.
+const patience = 2 * time.Second
 
 // names are those of what the lab and the programs that it runs make where others
 // make things too.
@@ -53,27 +53,31 @@ func Run(cmd *exec.Cmd) ([]string, error) {
 	cmd.Env = append(cmd.Env, id, "TMPDIR="+tmp)
 	runErr := cmd.Run()
 
-	left, err := processes(id)
-	for end := time.Now().Add(ending); err == nil && len(left) > 0 && time.Now().Before(end); left, err = processes(id) {
+	left, err := remaining(id, tmp, before)
+	// Processes may be on their way out, and others at work on the machine.
+	for end := time.Now().Add(patience); err == nil && len(left) > 0 && time.Now().Before(end); left, err = remaining(id, tmp, before) {
 		time.Sleep(20 * time.Millisecond)
 	}
+	return left, errors.Join(err, runErr)
+}
+
+// remaining is what was not there before, and the processes that carry the mark.
+func remaining(id, tmp string, before []string) ([]string, error) {
+	left, err := processes(id)
 	if err != nil {
 		return nil, err
-	}
-	after, err := machine()
-	if err != nil {
-		return nil, err
-	}
-	for _, thing := range after {
-		if _, old := slices.BinarySearch(before, thing); !old {
-			left = append(left, thing)
-		}
 	}
 	files, err := entries("file", tmp, whatever)
 	if err != nil {
 		return nil, err
 	}
-	return append(left, files...), runErr
+	after, err := machine()
+	for _, thing := range after {
+		if _, old := slices.BinarySearch(before, thing); !old {
+			files = append(files, thing)
+		}
+	}
+	return append(left, files...), err
 }
 
 // processes are those that run, and carry the mark.
