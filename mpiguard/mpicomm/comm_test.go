@@ -3,8 +3,10 @@
 package mpicomm_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -219,4 +221,40 @@ func TestStopped(t *testing.T) {
 	assert.ErrorIs(t, err, mpicomm.ErrFinalized)
 	assert.False(t, done)
 	assert.ErrorIs(t, r.Cancel(), mpicomm.ErrFinalized)
+}
+
+// TestRankForgets: a buffer on the Go heap is MPI's until the message has gone,
+// also where the program has forgotten buffer and request.
+func TestRankForgets(t *testing.T) {
+	rank(t)
+	c, err := mpicomm.Group(allRanks())
+	require.NoError(t, err)
+	const n = 1 << 20
+	next, previous := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
+	func() {
+		holder := &struct { // with a pointer beside the buffer, which must be nobody's concern
+			b [n]byte
+			p *int
+		}{p: new(int)}
+		for i := range holder.b {
+			holder.b[i] = byte(c.Rank())
+		}
+		_, err := c.Isend(holder.b[:], next, 0)
+		require.NoError(t, err)
+	}()
+	var garbage [][]byte
+	for range 10 {
+		runtime.GC()
+		garbage = append(garbage, bytes.Repeat([]byte{0xff}, n))
+	}
+	require.NoError(t, c.Barrier(patient(t)))
+	in := make([]byte, n)
+	r, err := c.Irecv(in, previous, 0)
+	require.NoError(t, err)
+	for done := false; !done; {
+		_, done, err = r.Test()
+		require.NoError(t, err)
+	}
+	assert.True(t, bytes.Equal(bytes.Repeat([]byte{byte(previous)}, n), in))
+	runtime.KeepAlive(garbage)
 }
