@@ -65,7 +65,9 @@ type Envelope struct {
 }
 
 // Messenger is a Comm that can also send and receive without blocking, the
-// part of MPI on which chunk/stream is built. None of its calls waits.
+// part of MPI on which chunk/stream is built. None of its calls waits. Messages
+// from one rank to another keep their order. All of them make progress in any
+// call, also while a collective waits; between calls nothing moves.
 //
 // A buffer belongs to the Messenger from Isend or Irecv until Test reports done.
 // Buffers should live outside the Go heap (bufpool with Config.ForMPI does so).
@@ -85,10 +87,11 @@ type Messenger interface {
 
 // Request is a send or a receive under way.
 type Request interface {
-	// Test makes progress and reports whether the operation is complete; after
-	// that, or after an error, the buffer is the caller's again. The Envelope is
-	// that of the message received, and zero for a send. Test of a complete
-	// request returns the same answer again.
+	// Test makes progress and reports whether the operation is complete, with
+	// the error it ended with. From then on, and not before, the buffer is the
+	// caller's again and Test returns the same answer. The Envelope is that of
+	// the message received, and zero for a send. An error of an operation that is
+	// not complete, such as ErrConcurrent, is one of Test alone.
 	Test() (Envelope, bool, error)
 	// Cancel asks for an end. A receive that was not matched yet completes with
 	// ErrCancelled at a later Test; a send is never taken back, and one that was
