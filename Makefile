@@ -57,9 +57,11 @@ fuzz:
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
 
+# Of the library: not of its commands, and not of the tools of its tests.
+COVERED = $$(go list ./mpiguard/... ./chunk/... ./internal/... | \
+	grep -v -e /cmd/ -e /internal/bare -e /internal/lab -e /internal/lint -e /internal/demo | paste -sd,)
 cover: setup
-	go test -skip '$(LAB)' -coverprofile coverage.out \
-		-coverpkg ./mpiguard/...,./chunk/...,./internal/... ./...
+	go test -skip '$(LAB)' -coverprofile coverage.out -coverpkg $(COVERED) ./...
 	go tool cover -func coverage.out | tail -1
 
 setup-lab: setup
