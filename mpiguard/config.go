@@ -16,7 +16,7 @@ import (
 // variable of the environment, where it is set and not empty, overrides the
 // field; junk in one is an error of New that names it.
 //
-// LimitBytes and Logger may differ between ranks; all else must be equal on
+// LimitBytes, KeepGoLimit and Logger may differ between ranks; all else must be equal on
 // all ranks, or New returns ErrConfigMismatch on each.
 type Config struct {
 	// LimitBytes is a limit for all ranks of the job on one node together, in
@@ -39,6 +39,11 @@ type Config struct {
 	// CollectiveTimeout bounds the wait of each collective, also where its ctx
 	// has no deadline. The default is 5 minutes. MPIGUARD_COLLECTIVE_TIMEOUT.
 	CollectiveTimeout time.Duration
+	// KeepGoLimit leaves the memory limit of the Go runtime alone. Else, while
+	// GOMEMLIMIT is not set in the environment, the guard keeps it at what the
+	// budget leaves for the Go heap, and restores it in Close. MPIGUARD_KEEP_GO_LIMIT,
+	// true or false.
+	KeepGoLimit bool
 	// Logger receives what is worth telling; nil is silent. MPIGUARD_LOG, one of
 	// debug, info, warn and error, logs to standard error from that level on.
 	Logger *slog.Logger
@@ -66,6 +71,7 @@ func (c Config) effective(environ []string) (Config, error) {
 	fromEnv(env, &err, "MPIGUARD_CRITICAL_AT", &c.CriticalAt, fraction)
 	fromEnv(env, &err, "MPIGUARD_RELEASE_AFTER", &c.ReleaseAfter, time.ParseDuration)
 	fromEnv(env, &err, "MPIGUARD_COLLECTIVE_TIMEOUT", &c.CollectiveTimeout, time.ParseDuration)
+	fromEnv(env, &err, "MPIGUARD_KEEP_GO_LIMIT", &c.KeepGoLimit, strconv.ParseBool)
 	fromEnv(env, &err, "MPIGUARD_LOG", &c.Logger, stderrLogger)
 	if err != nil {
 		return c, err

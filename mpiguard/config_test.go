@@ -22,19 +22,19 @@ func TestConfigVariables(t *testing.T) {
 	c, err := Config{LimitBytes: 1, KeepFree: 0.5}.effective([]string{
 		"HOME=/nowhere", "MPIGUARD_LIMIT=2GiB", "MPIGUARD_KEEP_FREE=0.1", "MPIGUARD_ELEVATED_AT=0.1",
 		"MPIGUARD_HIGH_AT=0.2", "MPIGUARD_CRITICAL_AT=0.3", "MPIGUARD_RELEASE_AFTER=30ms",
-		"MPIGUARD_COLLECTIVE_TIMEOUT=1m30s", "MPIGUARD_LOG=", "MPIGUARD_UNKNOWN=is for a newer version",
+		"MPIGUARD_COLLECTIVE_TIMEOUT=1m30s", "MPIGUARD_KEEP_GO_LIMIT=true", "MPIGUARD_LOG=", "MPIGUARD_UNKNOWN=is for a newer version",
 	})
 	require.NoError(t, err)
 	c.Logger = nil
 	assert.Equal(t, Config{LimitBytes: 2 << 30, KeepFree: 0.1, ElevatedAt: 0.1, HighAt: 0.2, CriticalAt: 0.3,
-		ReleaseAfter: 30 * time.Millisecond, CollectiveTimeout: 90 * time.Second}, c)
+		ReleaseAfter: 30 * time.Millisecond, CollectiveTimeout: 90 * time.Second, KeepGoLimit: true}, c)
 }
 
 func TestConfigErrorsNameTheInput(t *testing.T) {
 	for _, variable := range []string{
 		"MPIGUARD_LIMIT=lots", "MPIGUARD_LIMIT=-1", "MPIGUARD_KEEP_FREE=a tenth", "MPIGUARD_ELEVATED_AT=x",
 		"MPIGUARD_HIGH_AT=0,5", "MPIGUARD_CRITICAL_AT=--", "MPIGUARD_RELEASE_AFTER=5", "MPIGUARD_COLLECTIVE_TIMEOUT=1 m",
-		"MPIGUARD_LOG=loud", "MPIGUARD_LIMIT=" + strings.Repeat("9", 10_000),
+		"MPIGUARD_LOG=loud", "MPIGUARD_KEEP_GO_LIMIT=perhaps", "MPIGUARD_LIMIT=" + strings.Repeat("9", 10_000),
 	} {
 		_, err := Config{}.effective([]string{variable})
 		name, value, _ := strings.Cut(variable, "=")

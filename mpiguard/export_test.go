@@ -1,7 +1,26 @@
 package mpiguard
 
+import (
+	"os"
+	"testing"
+	"time"
+)
+
 // WithEnviron replaces the environment that overrides the fields of c.
 func (c Config) WithEnviron(environ ...string) Config {
 	c.machine.Environ = environ
 	return c
+}
+
+const (
+	waitLong  = 5 * time.Second
+	waitShort = time.Millisecond
+)
+
+// unsetenv removes a variable for the rest of the test, after t.Setenv that
+// restores it.
+func unsetenv(t *testing.T, name string) {
+	if err := os.Unsetenv(name); err != nil {
+		t.Fatal(err)
+	}
 }

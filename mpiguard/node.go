@@ -121,6 +121,11 @@ func (p *process) settle(all bool) error {
 		}
 		p.cfg.Logger.Warn("the ranks of this node share no ledger: each has a static share of the budget")
 	}
+	if !p.cfg.KeepGoLimit {
+		if p.goLimit = newGoLimit(); p.goLimit != nil {
+			p.cfg.Logger.Info("the Go memory limit follows the budget", "rank", p.rank)
+		}
+	}
 	p.watched = true
 	p.stopped.Go(p.watch)
 	return nil

@@ -46,6 +46,8 @@ type process struct {
 	static bool             // neighbours are not in the ledger: a share of each constraint is all there is
 	host   []bool           // by rank: is it on this host
 
+	goLimit *goLimit // nil where the limit is not ours
+	spirals bool     // the collector takes more than its part of the CPU
 	watched bool
 	binds   []int        // by place in ids: the constraint of the budget that rooms found
 	rows    []ledger.Row // scratch
@@ -109,6 +111,9 @@ func (p *process) leave(g *Guard) {
 	processes.open = slices.DeleteFunc(processes.open, func(o *process) bool { return o == p })
 	close(p.stop)
 	p.stopped.Wait()
+	if p.goLimit != nil {
+		p.goLimit.close()
+	}
 	if p.ledger != nil {
 		_ = p.ledger.Close() // unmapping what is mapped does not fail
 	}
@@ -156,11 +161,20 @@ func (p *process) observe(d depth) {
 			pressure, worst = v.pressure, i
 		}
 	}
+	crawls := p.spirals && pressure < p.cfg.HighAt
+	if crawls { // memory that suffices only with all time spent in the collector does not suffice
+		pressure = p.cfg.HighAt
+	}
 	if old := p.ladder.level; p.ladder.observe(now, pressure) {
 		p.level.Store(uint32(p.ladder.level))
-		t := Transition{From: old, To: p.ladder.level, At: now, Reason: "nothing limits this process any more"}
-		if worst >= 0 {
+		t := Transition{From: old, To: p.ladder.level, At: now}
+		switch {
+		case crawls:
+			t.Reason = fmt.Sprintf("the garbage collector uses more than %.0f %% of the CPU", 100*spiralShare)
+		case worst >= 0:
 			t.Reason = p.describe(worst)
+		default:
+			t.Reason = "nothing limits this process any more"
 		}
 		p.cfg.Logger.Info("memory level changed", "from", t.From, "to", t.To, "reason", t.Reason)
 		for _, g := range p.guards {
@@ -366,7 +380,8 @@ func (p *process) watch() {
 		sums := p.untouched()
 		p.mu.Lock()
 		p.observe(quick)
-		p.left(&sums)
+		left, binding := p.left(&sums)
+		p.followGo(left, binding)
 		interval := watchInterval(p.room, runtime.NumCPU())
 		p.mu.Unlock()
 		if now := time.Now(); now.Sub(trimmed) >= trimEvery {
@@ -375,6 +390,21 @@ func (p *process) watch() {
 		}
 		t.Reset(interval)
 	}
+}
+
+// followGo sets the Go memory limit to what is left for the Go heap.
+func (p *process) followGo(leftBytes int64, binding int) {
+	if p.goLimit == nil {
+		return
+	}
+	processes := 1
+	if binding >= 0 && !p.static {
+		p.rows = p.ledger.Rows(p.rows[:0])
+		processes = min(len(p.rows), p.shares[p.budget.Load().Constraints[binding].id].ranks)
+	}
+	h := p.holdings()
+	p.spirals = p.goLimit.follow(time.Now(), p.meter.goHeldBytes, p.meter.goInUseBytes,
+		p.meter.heap.untouched(h.heapBytes), leftBytes, processes)
 }
 
 // Bounds of the watcher's interval, and how fast one thread can fault memory in:

@@ -51,7 +51,8 @@ type meter struct {
 
 	heap, offHeap memory
 	nonGoBytes    int64 // the last estimate
-	goInUseBytes  int64
+	goHeldBytes   int64 // what the runtime has mapped and not released
+	goInUseBytes  int64 // that without free spans
 	last          Usage
 }
 
@@ -87,7 +88,7 @@ func (m *meter) sample(now time.Time, h holdings, full bool) {
 		}
 	}
 	m.nonGoBytes = nonGo(anon, goBytes, m.nonGoBytes, m.offHeap.baselineBytes+h.committedBytes, goInUse > m.goInUseBytes)
-	m.goInUseBytes = goInUse
+	m.goHeldBytes, m.goInUseBytes = goBytes, goInUse
 
 	m.heap.observe(anon-m.nonGoBytes, h.heapBytes)
 	m.offHeap.observe(m.nonGoBytes-h.committedBytes, h.offHeapBytes)
