@@ -28,6 +28,7 @@ var messengerChecks = []check[mpiguard.Messenger]{
 	{"cancel", checkCancel},
 	{"arguments out of range", checkArguments},
 	{"messages around collectives", checkAroundCollectives},
+	{"every call makes progress", checkProgress},
 	{"a ctx that ends while waiting", checkEndedWait},
 	{"concurrent calls", checkConcurrent},
 }
@@ -378,6 +379,35 @@ func checkAroundCollectives(t *testing.T, m mpiguard.Messenger) {
 	_, err = wait(s)
 	assert.NoError(t, err)
 	assert.True(t, bytes.Equal(row(1, previous, len(in)), in))
+}
+
+// checkProgress: a receive that was posted lets its sender end, whatever the
+// receiver calls meanwhile.
+func checkProgress(t *testing.T, m mpiguard.Messenger) {
+	const n = 1 << 20
+	next, previous := (m.Rank()+1)%m.Size(), (m.Rank()+m.Size()-1)%m.Size()
+	for _, barrierFirst := range []bool{false, true} {
+		in := make([]byte, n)
+		r, err := m.Irecv(in, previous, 1)
+		if !assert.NoError(t, err) {
+			return
+		}
+		steps := []func() bool{
+			func() bool { return send(t, m, row(2, m.Rank(), n), next, 1) },
+			func() bool { return assert.NoError(t, m.Barrier(patient(t))) },
+		}
+		if barrierFirst && m.Rank() == 0 && m.Size() > 1 {
+			slices.Reverse(steps) // the others enter the barrier once their sends have ended
+		}
+		for _, step := range steps {
+			if !step() {
+				return
+			}
+		}
+		_, err = wait(r)
+		assert.NoError(t, err)
+		assert.True(t, bytes.Equal(row(2, previous, n), in))
+	}
 }
 
 // holdBack makes all ranks but 0 wait until rank 0 has returned from f, so that
