@@ -179,7 +179,7 @@ func TestUnlimited(t *testing.T) {
 		a, b := join(t, l, 0, math.MaxInt64), join(t, l, 1, math.MaxInt64)
 		n, err := a.TryTake(1, math.MaxInt64)
 		require.NoError(t, err)
-		require.EqualValues(t, math.MaxInt64, n)
+		require.Equal(t, int64(math.MaxInt64), n)
 		_, err = b.TryTake(1, 2)
 		requireRefused(t, err, Refused{NeedBytes: 1})
 		a.Touch(math.MaxInt64)

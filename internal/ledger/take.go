@@ -47,12 +47,16 @@ func (s *Slot) TryTake(need, want int64) (int64, error) {
 	return s.take(need, want, noTicket)
 }
 
-// take is TryTake for the holder of a ticket.
+// take is TryTake for the holder of a ticket. It asks twice before it refuses: the
+// sum is no snapshot, and counts twice what moved from one slot to another, or into
+// use, while it was added up.
 func (s *Slot) take(need, want int64, ticket uint64) (int64, error) {
 	s.taking.Lock()
 	defer s.taking.Unlock()
 	n, err := s.ask(need, want, ticket)
-	if refused := (*Refused)(nil); errors.As(err, &refused) && s.ledger.sweep() > 0 {
+	if refused := (*Refused)(nil); errors.As(err, &refused) {
+		s.ledger.sweep()
+		s.ledger.backing.yield()
 		n, err = s.ask(need, want, ticket)
 	}
 	return n, err
