@@ -2,7 +2,7 @@ package cgroup
 
 import (
 	"bytes"
-	"strings"
+	"path"
 
 	"github.com/moby/sys/mountinfo"
 )
@@ -25,7 +25,7 @@ func ParseMounts(text []byte) []Mount {
 				continue
 			}
 		}
-		point := strings.TrimPrefix(info.Mountpoint, "/")
+		point := path.Clean("/" + info.Mountpoint)[1:]
 		if info.Root == "" || info.Root[0] != '/' || point == "" || len(info.Root)+len(point) > maxPathBytes {
 			continue
 		}

@@ -51,9 +51,12 @@ func ParseStatus(text []byte) Status {
 	for len(text) > 0 {
 		var line []byte
 		line, text = cutLine(text)
-		key, value, ok := bytes.Cut(line, colon)
 		// All rows of interest start with R or V: most lines are passed over here.
-		if !ok || key[0] != 'R' && key[0] != 'V' {
+		if len(line) == 0 || line[0] != 'R' && line[0] != 'V' {
+			continue
+		}
+		key, value, ok := bytes.Cut(line, colon)
+		if !ok {
 			continue
 		}
 		switch string(key) {
