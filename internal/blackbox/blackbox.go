@@ -20,6 +20,7 @@ type Header struct {
 	Rank     int
 	Size     int // ranks of the communicator
 	PID      int
+	OwnPIDs  bool // PID is one of a PID namespace: the kernel's log has another
 	Started  time.Time
 	InProc   bool // the ranks are goroutines of one process
 	FileSize int64

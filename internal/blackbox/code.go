@@ -191,6 +191,7 @@ func (h *Header) code(c *coder) {
 	c.int(&h.Rank)
 	c.int(&h.Size)
 	c.int(&h.PID)
+	c.bool(&h.OwnPIDs)
 	c.time(&h.Started)
 	c.bool(&h.InProc)
 	c.int64(&h.FileSize)

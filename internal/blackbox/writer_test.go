@@ -20,7 +20,7 @@ var start = time.Unix(1_700_000_000, 123_456_789)
 func testHeader() Header {
 	return Header{
 		Library: "v0.1.0", Run: "5f3c", Job: "4711", Host: "n2", BootID: "b", Program: "csvstats", Cgroup: "/job_4711/step_0",
-		Rank: 3, Size: 4, PID: 4242, Started: start, InProc: true, InputBytes: 1 << 30, BaselineBytes: 9 << 20,
+		Rank: 3, Size: 4, PID: 4242, OwnPIDs: true, Started: start, InProc: true, InputBytes: 1 << 30, BaselineBytes: 9 << 20,
 		KeepFree: 0.08, ElevatedAt: 0.7, HighAt: 0.85, CriticalAt: 0.95,
 	}
 }
