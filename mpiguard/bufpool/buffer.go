@@ -1,7 +1,9 @@
 package bufpool
 
 import (
+	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/mpiguard/mpiguard/internal/invariants"
 )
@@ -23,22 +25,33 @@ func (b *Buffer) Bytes() []byte {
 // panics when the buffer is not out.
 func (b *Buffer) Release() { b.slot.pool.release(b) }
 
-// slot is the place of one buffer in a pool. All but pool and index are guarded
-// by pool.mu, and mem belongs to the holder while there is one.
+// slot is the place of one buffer in a pool. Its memory belongs to whoever took it
+// out of the idle set.
 type slot struct {
 	pool   *Pool
 	index  int
-	mem    []byte  // nil when trimmed
-	holder *Buffer // nil when idle or trimmed
+	mem    []byte // nil when trimmed
 	reused Buffer
+	holder atomic.Pointer[Buffer] // kept when invariants are on
 }
 
-// hand makes s belong to a new holder. Without invariants that is the same Buffer
-// every time; with them a fresh one, so that a stale one is told from it.
+// hand makes s, taken out of the idle set, belong to a new holder. Without
+// invariants that is the same Buffer every time, and with them a fresh one, so that
+// a stale one is told from it.
 func (s *slot) hand() *Buffer {
-	s.holder = &s.reused
-	if invariants.Enabled {
-		s.holder = &Buffer{slot: s, site: debug.Stack()}
+	if !invariants.Enabled {
+		return &s.reused
 	}
-	return s.holder
+	if !invariants.Poisoned(s.mem) {
+		panic(fmt.Sprintf("bufpool: buffer %d was written after its Release", s.index))
+	}
+	b := &Buffer{slot: s, site: debug.Stack()}
+	s.holder.Store(b)
+	return b
+}
+
+// takeBack ends the use of s by b and reports whether b was the holder, as far as
+// that is known.
+func (s *slot) takeBack(b *Buffer) bool {
+	return !invariants.Enabled || s.holder.CompareAndSwap(b, nil)
 }

@@ -38,20 +38,24 @@ var (
 
 // Pool is a fixed number of buffers of one size. Its methods, and Release of its
 // buffers, are safe for concurrent use.
+//
+// A slot is idle (its bit is set in the idle set), out (with a holder), trimmed
+// (without memory), or on its way between these with the pool locked or asked for
+// by regrow. One slot at least is idle or out until Close.
 type Pool struct {
 	acct   Account
 	cfg    Config
 	stride int64 // memory of one buffer
 	slots  []slot
+	idle   idleSet // opened to all while nobody waits and the pool is not closed
 
-	mu      sync.Mutex
-	idle    []*slot // resident; a stack, so that warm memory is reused first
-	trimmed []*slot
-	waiters []chan *Buffer // the longest waiting first
-	out     int
-	gets    uint64
-	waits   uint64
-	closed  bool
+	mu       sync.Mutex
+	resident int // slots with memory
+	trimmed  []*slot
+	waiters  []chan *Buffer // the longest waiting first
+	waits    uint64
+	trims    uint64
+	closed   bool
 }
 
 // New returns a pool whose buffers are all resident. It charges them to acct,
@@ -74,41 +78,41 @@ func New(ctx context.Context, acct Account, cfg Config) (*Pool, error) {
 		cfg:     cfg,
 		stride:  stride,
 		slots:   make([]slot, cfg.Buffers),
-		idle:    make([]*slot, 0, cfg.Buffers),
+		idle:    newIdleSet(cfg.Buffers),
 		trimmed: make([]*slot, 0, cfg.Buffers),
 	}
 	for i := range p.slots {
 		s := &p.slots[i]
 		s.pool, s.index, s.reused.slot = p, i, s
 		if err = ctx.Err(); err == nil {
-			err = p.mapSlot(s)
+			s.mem, err = p.alloc()
 		}
 		if err != nil {
-			for _, s := range p.idle {
-				p.free(s.mem)
+			for j := range i {
+				p.free(p.slots[j].mem)
 			}
-			acct.Shrink(int64(cfg.Buffers-len(p.idle)) * stride)
+			acct.Shrink(total - int64(i)*stride)
 			return nil, fmt.Errorf("bufpool: buffer %d of %d: %w", i, cfg.Buffers, err)
 		}
-		p.idle = append(p.idle, s)
+		p.idle.add(i)
+		p.resident++
 	}
 	return p, nil
 }
 
-// mapSlot makes the memory of s, which is charged already, resident.
-func (p *Pool) mapSlot(s *slot) error {
+// alloc returns the memory of one buffer, which is charged already.
+func (p *Pool) alloc() ([]byte, error) {
 	mem, err := offheap.Map(p.stride, p.cfg.HugePages)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := offheap.Populate(mem); err != nil {
 		_ = offheap.Unmap(mem)
-		return err
+		return nil, err
 	}
 	invariants.Poison(mem)
 	offheap.Commit(p.acct, p.stride)
-	s.mem = mem
-	return nil
+	return mem, nil
 }
 
 // free gives memory that was taken out of its slot back to the kernel and to the
@@ -127,11 +131,24 @@ func (p *Pool) Get(ctx context.Context) (*Buffer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if i := p.idle.take(); i >= 0 {
+		return p.slots[i].hand(), nil
+	}
+	return p.wait(ctx)
+}
+
+func (p *Pool) wait(ctx context.Context) (*Buffer, error) {
 	p.mu.Lock()
-	b, err := p.tryGet()
-	if err != ErrEmpty {
+	if p.closed {
 		p.mu.Unlock()
-		return b, err
+		return nil, ErrClosed
+	}
+	// From now on a Release comes to us; what came just before is idle.
+	p.idle.shut()
+	if i := p.idle.takeShut(); i >= 0 {
+		p.reopen()
+		p.mu.Unlock()
+		return p.slots[i].hand(), nil
 	}
 	ready := make(chan *Buffer, 1)
 	p.waiters = append(p.waiters, ready)
@@ -141,23 +158,34 @@ func (p *Pool) Get(ctx context.Context) (*Buffer, error) {
 
 	select {
 	case b := <-ready:
-		if b == nil {
-			return nil, ErrClosed
-		}
-		return b, nil
+		return served(b)
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
-	if i := slices.Index(p.waiters, ready); i >= 0 {
-		p.waiters = slices.Delete(p.waiters, i, i+1)
+	i := slices.Index(p.waiters, ready)
+	if i < 0 { // served at the last moment
 		p.mu.Unlock()
-		return nil, ctx.Err()
+		return served(<-ready)
 	}
+	p.waiters = slices.Delete(p.waiters, i, i+1)
+	p.reopen()
 	p.mu.Unlock()
-	if b := <-ready; b != nil { // served at the last moment
-		return b, nil
+	return nil, ctx.Err()
+}
+
+// served returns what a waiter got: nil when the pool was closed.
+func served(b *Buffer) (*Buffer, error) {
+	if b == nil {
+		return nil, ErrClosed
 	}
-	return nil, ErrClosed
+	return b, nil
+}
+
+// reopen lets everybody at the idle slots when nobody waits. The pool is locked.
+func (p *Pool) reopen() {
+	if len(p.waiters) == 0 && !p.closed {
+		p.idle.open()
+	}
 }
 
 // TryGet takes a buffer out of the pool without waiting. When all are out, or
@@ -165,34 +193,21 @@ func (p *Pool) Get(ctx context.Context) (*Buffer, error) {
 // account refuses it, the error is also that of the account.
 func (p *Pool) TryGet() (*Buffer, error) {
 	for {
+		if i := p.idle.take(); i >= 0 {
+			return p.slots[i].hand(), nil
+		}
 		p.mu.Lock()
-		b, err := p.tryGet()
-		refill := err == ErrEmpty && len(p.trimmed) > 0 && len(p.waiters) == 0
+		closed, wait, refill := p.closed, len(p.waiters) > 0, len(p.trimmed) > 0
 		p.mu.Unlock()
-		if !refill {
-			return b, err
+		switch {
+		case closed:
+			return nil, ErrClosed
+		case wait || !refill:
+			return nil, ErrEmpty
 		}
 		if err := p.regrow(); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrEmpty, err)
 		}
-	}
-}
-
-// tryGet hands out an idle buffer. The pool is locked.
-func (p *Pool) tryGet() (*Buffer, error) {
-	switch n := len(p.idle); {
-	case p.closed:
-		return nil, ErrClosed
-	case n == 0: // so it is while somebody waits
-		return nil, ErrEmpty
-	default:
-		s := p.idle[n-1]
-		p.idle = p.idle[:n-1]
-		if !invariants.Poisoned(s.mem) {
-			p.mu.Unlock()
-			panic(fmt.Sprintf("bufpool: buffer %d was written after its Release", s.index))
-		}
-		return p.hand(s), nil
 	}
 }
 
@@ -210,9 +225,10 @@ func (p *Pool) regrow() error {
 	p.trimmed = p.trimmed[:n-1]
 	p.mu.Unlock()
 
+	var mem []byte
 	err := p.acct.TryGrow(p.stride)
 	if err == nil {
-		if err = p.mapSlot(s); err != nil {
+		if mem, err = p.alloc(); err != nil {
 			p.acct.Shrink(p.stride)
 		}
 	}
@@ -222,28 +238,30 @@ func (p *Pool) regrow() error {
 		p.mu.Unlock()
 		return err
 	}
+	s.mem = mem
+	p.resident++
 	p.put(s)
 	return nil
 }
 
 func (p *Pool) release(b *Buffer) {
 	s := b.slot
-	p.mu.Lock()
-	if s.holder != b {
-		p.mu.Unlock()
-		panic(fmt.Sprintf("bufpool: Release of buffer %d, which is not out", s.index))
+	if s.mem == nil || !s.takeBack(b) {
+		panicNotOut(s)
 	}
-	s.holder = nil
-	p.out--
 	invariants.Poison(s.mem)
-	p.put(s)
+	switch p.idle.tryAdd(s.index) {
+	case added:
+	case present:
+		panicNotOut(s)
+	case isShut:
+		p.mu.Lock()
+		p.put(s)
+	}
 }
 
-// hand gives an idle slot to a new holder. The pool is locked.
-func (p *Pool) hand(s *slot) *Buffer {
-	p.gets++
-	p.out++
-	return s.hand()
+func panicNotOut(s *slot) {
+	panic(fmt.Sprintf("bufpool: Release of buffer %d, which is not out", s.index))
 }
 
 // put gives a resident slot to the one who waits longest, to the idle ones, or,
@@ -252,14 +270,14 @@ func (p *Pool) put(s *slot) {
 	var mem []byte
 	switch {
 	case p.closed:
-		mem, s.mem = s.mem, nil
-		p.trimmed = append(p.trimmed, s)
+		mem = p.strip(s)
 	case len(p.waiters) > 0:
 		ready := p.waiters[0]
 		p.waiters = slices.Delete(p.waiters, 0, 1)
-		ready <- p.hand(s)
+		p.reopen()
+		ready <- s.hand()
 	default:
-		p.idle = append(p.idle, s)
+		p.idle.add(s.index)
 	}
 	p.mu.Unlock()
 	if mem != nil {
@@ -267,20 +285,34 @@ func (p *Pool) put(s *slot) {
 	}
 }
 
+// strip takes the memory of a slot that is neither idle nor out. The pool is
+// locked.
+func (p *Pool) strip(s *slot) []byte {
+	mem := s.mem
+	s.mem = nil
+	p.resident--
+	p.trimmed = append(p.trimmed, s)
+	return mem
+}
+
 // Trim gives the memory of idle buffers back, and returns how many bytes that
 // were. One buffer stays if none is out, so that a Get never has to wait for
 // anything but a Release. The buffers come back one by one, as they are needed
 // and the account grants them. A pool with Config.ForMPI is never trimmed.
 func (p *Pool) Trim() int64 {
-	p.mu.Lock()
-	var mems [][]byte
-	if !p.cfg.ForMPI {
-		keep := 0
-		if p.out == 0 {
-			keep = min(1, len(p.idle))
-		}
-		mems = p.strip(len(p.idle) - keep)
+	if p.cfg.ForMPI {
+		return 0
 	}
+	var mems [][]byte
+	p.mu.Lock()
+	for p.resident > 1 {
+		i := p.idle.take()
+		if i < 0 {
+			break
+		}
+		mems = append(mems, p.strip(&p.slots[i]))
+	}
+	p.trims += uint64(len(mems))
 	p.mu.Unlock()
 	for _, mem := range mems {
 		p.free(mem)
@@ -288,43 +320,32 @@ func (p *Pool) Trim() int64 {
 	return int64(len(mems)) * p.stride
 }
 
-// strip takes the memory of the n slots that are idle longest. The pool is locked.
-func (p *Pool) strip(n int) [][]byte {
-	mems := make([][]byte, n)
-	for i, s := range p.idle[:n] {
-		mems[i], s.mem = s.mem, nil
-	}
-	p.trimmed = append(p.trimmed, p.idle[:n]...)
-	p.idle = slices.Delete(p.idle, 0, n)
-	return mems
-}
-
-// Stats are the figures of a pool at one moment.
+// Stats are the figures of a pool. Those of a pool in use are of about one moment.
 type Stats struct {
 	Buffers       int    // in the pool, wherever they are
-	Out           int    // from Get to Release
 	Idle          int    // resident and free
+	Out           int    // from Get to Release
 	Trimmed       int    // without memory
 	Waiting       int    // calls of Get that wait
 	ResidentBytes int64  // charged to the account: idle and out
-	Gets          uint64 // buffers handed out since New
-	Waits         uint64 // calls of Get that had to wait since New
+	Waits         uint64 // calls of Get that had to wait, since New
+	Trims         uint64 // buffers that Trim took the memory of, since New
 }
 
 // Stats returns the figures of now.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	idle := p.idle.len()
 	return Stats{
-		Buffers: len(p.slots),
-		Out:     p.out,
-		Idle:    len(p.idle),
-		Trimmed: len(p.trimmed),
-		Waiting: len(p.waiters),
-		Gets:    p.gets,
-		Waits:   p.waits,
-
-		ResidentBytes: int64(len(p.idle)+p.out) * p.stride,
+		Buffers:       len(p.slots),
+		Idle:          idle,
+		Out:           p.resident - idle,
+		Trimmed:       len(p.slots) - p.resident,
+		Waiting:       len(p.waiters),
+		ResidentBytes: int64(p.resident) * p.stride,
+		Waits:         p.waits,
+		Trims:         p.trims,
 	}
 }
 
@@ -333,9 +354,13 @@ func (p *Pool) Stats() Stats {
 // goes with its Release. Close may be called again; each time it returns an error
 // that names the buffers still out, or nil.
 func (p *Pool) Close() error {
+	var mems [][]byte
 	p.mu.Lock()
 	p.closed = true
-	mems := p.strip(len(p.idle))
+	p.idle.shut()
+	for i := p.idle.takeShut(); i >= 0; i = p.idle.takeShut() {
+		mems = append(mems, p.strip(&p.slots[i]))
+	}
 	for _, ready := range p.waiters {
 		ready <- nil
 	}
@@ -348,19 +373,22 @@ func (p *Pool) Close() error {
 	return err
 }
 
-// leaked returns an error that names the buffers that are out. The pool is locked.
+// leaked returns an error that names the buffers that are out. The pool is locked
+// and closed, so that what is resident is out.
 func (p *Pool) leaked() error {
-	if p.out == 0 {
+	if p.resident == 0 {
 		return nil
 	}
 	var names []string
 	var sites strings.Builder
 	for i := range p.slots {
-		if b := p.slots[i].holder; b != nil {
-			names = append(names, fmt.Sprint(i))
-			if b.site != nil {
-				fmt.Fprintf(&sites, "\nbuffer %d was taken here:\n%s", i, b.site)
-			}
+		s := &p.slots[i]
+		if s.mem == nil {
+			continue
+		}
+		names = append(names, fmt.Sprint(i))
+		if b := s.holder.Load(); b != nil {
+			fmt.Fprintf(&sites, "\nbuffer %d was taken here:\n%s", i, b.site)
 		}
 	}
 	return fmt.Errorf("bufpool: closed with %d of %d buffers out: %s%s", len(names), len(p.slots), strings.Join(names, ", "), sites.String())
