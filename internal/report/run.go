@@ -309,3 +309,48 @@ func thin(samples []blackbox.Sample) []blackbox.Sample {
 	}
 	return append(out, recent...)
 }
+
+// PeakBytes is the most memory that the ranks of the node needed at one time:
+// what was used under the cgroup's limit, which counts the launcher and the
+// kernel's part too, or where no cgroup limits them, the private memory of the
+// ranks and the shared memory that they map.
+func (n *Node) PeakBytes() int64 {
+	if n.Limit != nil && n.Limit.Scope == blackbox.ScopeCgroup {
+		return n.Limit.PeakUsedBytes
+	}
+	const columns = 1000
+	var start, end time.Time
+	var shmem, peak int64
+	for _, r := range n.Ranks {
+		if first := r.firstSign(); start.IsZero() || first.Before(start) {
+			start = first
+		}
+		if r.EndedAt.After(end) {
+			end = r.EndedAt
+		}
+		for i := range r.Samples {
+			shmem = max(shmem, r.Samples[i].ShmemBytes)
+		}
+	}
+	f := frame{start, end.Add(1), columns}
+	sum := make([]int64, columns)
+	for _, l := range n.layers(f) {
+		for k, v := range l.bytes {
+			sum[k] += v
+			peak = max(peak, sum[k])
+		}
+	}
+	return peak + shmem
+}
+
+// RAMBytes is the memory of the node, 0 where it was not recorded.
+func (n *Node) RAMBytes() int64 {
+	for _, r := range n.Ranks {
+		for _, l := range r.limits {
+			if l.Scope == blackbox.ScopeNode && l.LimitBytes > 0 && l.LimitBytes < blackboxUnlimited {
+				return l.LimitBytes
+			}
+		}
+	}
+	return 0
+}
