@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mpiguard/mpiguard/internal/blackbox"
+	"github.com/mpiguard/mpiguard/internal/kernellog"
 )
 
 // Fate is how a rank ended.
@@ -133,7 +134,7 @@ func (n *Node) byLog(gone []*Rank, e Evidence) (told bool) {
 		told = true
 		r.Because += ", and the kernel's log has no kill of it"
 		for _, k := range e.Kills {
-			if k.isOf(r) {
+			if isOf(&k, r) {
 				r.Fate, r.Because = OOMKilled, "the kernel's log says so"
 				if !k.At.IsZero() {
 					r.EndedAt = k.At
@@ -151,7 +152,7 @@ func (n *Node) byLog(gone []*Rank, e Evidence) (told bool) {
 
 // isOf reports whether k is the kill of the rank. PIDs are used again and differ
 // between containers, so all else that is known has to agree.
-func (k *Kill) isOf(r *Rank) bool {
+func isOf(k *kernellog.Kill, r *Rank) bool {
 	if k.PID != r.PID || r.Header.Program != "" && k.Program != r.Header.Program {
 		return false
 	}
@@ -173,7 +174,7 @@ func sameGroup(full, seen string) bool {
 
 // concerns reports whether a kill is of a process under the node's limit while
 // the ranks ran.
-func (n *Node) concerns(k Kill) bool {
+func (n *Node) concerns(k kernellog.Kill) bool {
 	if n.Limit == nil || n.Limit.Scope != blackbox.ScopeCgroup || k.At.IsZero() {
 		return false
 	}

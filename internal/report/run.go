@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mpiguard/mpiguard/internal/blackbox"
+	"github.com/mpiguard/mpiguard/internal/kernellog"
 )
 
 // Evidence is what is known besides the records.
@@ -20,7 +21,7 @@ type Evidence struct {
 	// kernel whose record nobody holds has ended.
 	BootID string
 	// Kills are those of the kernel's logs that could be read.
-	Kills []Kill
+	Kills []kernellog.Kill
 	// LogSince is, by boot id of the kernel, from when on its log could be read:
 	// a rank that ended later and of which the log has no kill was not killed for
 	// memory.
@@ -53,7 +54,7 @@ type Node struct {
 	Killed int64 `json:"killed"`
 	// Others are killed processes under the limit that are no ranks, by the
 	// kernel's log.
-	Others []Kill `json:"others,omitempty"`
+	Others []kernellog.Kill `json:"others,omitempty"`
 	// Suspects are the ranks among which are those that the kernel killed, where
 	// nothing tells which.
 	Suspects []int `json:"suspects,omitempty"`

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mpiguard/mpiguard/internal/blackbox"
+	"github.com/mpiguard/mpiguard/internal/kernellog"
 	"github.com/mpiguard/mpiguard/internal/level"
 )
 
@@ -178,8 +179,8 @@ func here(e Evidence) Evidence {
 	return e
 }
 
-func killOf(pid int) Kill {
-	return Kill{At: began.Add(6410 * time.Millisecond), PID: pid, Program: "csvstats", Cgroup: "/job_4711", LimitCgroup: "/job_4711"}
+func killOf(pid int) kernellog.Kill {
+	return kernellog.Kill{At: began.Add(6410 * time.Millisecond), PID: pid, Program: "csvstats", Cgroup: "/job_4711", LimitCgroup: "/job_4711"}
 }
 
 var logged = map[string]time.Time{"b": began.Add(-time.Hour)}
@@ -194,7 +195,7 @@ func fatesOf(run *Run) (fates []Fate) {
 }
 
 func TestStoryByTheKernelsLog(t *testing.T) {
-	run := grow.run(t, here(Evidence{Kills: []Kill{killOf(4003)}, LogSince: logged}))
+	run := grow.run(t, here(Evidence{Kills: []kernellog.Kill{killOf(4003)}, LogSince: logged}))
 	assert.Equal(t, []Fate{Ended, Ended, Ended, OOMKilled}, fatesOf(run))
 	assert.Equal(t, []string{
 		`rank 3 on n2 was OOM-killed at 12:03:07.4: group /job_4711 limit 200 MiB, ranks held 39, 40, 41, 74 MiB, MPI and native 12 MiB of it; ` +
@@ -206,16 +207,16 @@ func TestStoryByTheKernelsLog(t *testing.T) {
 
 // What does not agree in all that is known is no kill of the rank.
 func TestKillsOfOthers(t *testing.T) {
-	for name, change := range map[string]func(*Kill){
-		"PID":     func(k *Kill) { k.PID = 77 },
-		"program": func(k *Kill) { k.Program = "mpirun" },
-		"group":   func(k *Kill) { k.Cgroup = "/elsewhere" },
-		"time":    func(k *Kill) { k.At = k.At.Add(time.Hour) },
+	for name, change := range map[string]func(*kernellog.Kill){
+		"PID":     func(k *kernellog.Kill) { k.PID = 77 },
+		"program": func(k *kernellog.Kill) { k.Program = "mpirun" },
+		"group":   func(k *kernellog.Kill) { k.Cgroup = "/elsewhere" },
+		"time":    func(k *kernellog.Kill) { k.At = k.At.Add(time.Hour) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := killOf(4003)
 			change(&k)
-			run := grow.run(t, here(Evidence{Kills: []Kill{k}, LogSince: logged}))
+			run := grow.run(t, here(Evidence{Kills: []kernellog.Kill{k}, LogSince: logged}))
 			assert.Equal(t, []Fate{Ended, Ended, Ended, Ended}, fatesOf(run))
 			if name == "PID" {
 				assert.Contains(t, run.Story[0], "the kernel killed process 77 (csvstats), which is no rank, on n2 at 12:03:07.4")
@@ -272,7 +273,7 @@ func TestLogsThatDoNotCount(t *testing.T) {
 		f.Header.OwnPIDs = true
 		c.Add(f)
 	}
-	run := c.Runs(here(Evidence{Kills: []Kill{killOf(4003)}, LogSince: logged}))[0]
+	run := c.Runs(here(Evidence{Kills: []kernellog.Kill{killOf(4003)}, LogSince: logged}))[0]
 	assert.Equal(t, []Fate{Ended, Ended, Ended, Ended}, fatesOf(run))
 	assert.Empty(t, run.Nodes[0].Others)
 
@@ -334,7 +335,7 @@ func TestRunsShareADirectory(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	run := grow.run(t, here(Evidence{Kills: []Kill{killOf(4003)}, LogSince: logged}))
+	run := grow.run(t, here(Evidence{Kills: []kernellog.Kill{killOf(4003)}, LogSince: logged}))
 	var b bytes.Buffer
 	require.NoError(t, run.Text(&b))
 	text := b.String()
@@ -373,7 +374,7 @@ func TestPages(t *testing.T) {
 		s script
 		e Evidence
 	}{
-		"killed":  {grow, here(Evidence{Kills: []Kill{killOf(4003)}, LogSince: logged})},
+		"killed":  {grow, here(Evidence{Kills: []kernellog.Kill{killOf(4003)}, LogSince: logged})},
 		"crowded": {crowd, here(Evidence{})},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-package report
+package kernellog
 
 import (
 	"os"
@@ -27,7 +27,7 @@ func TestRecordedKernelLogs(t *testing.T) {
 			f, err := os.Open("testdata/" + c.file)
 			require.NoError(t, err)
 			defer f.Close()
-			kills, err := ParseKernelLog(f, booted)
+			kills, err := Parse(f, booted)
 			require.NoError(t, err)
 			assert.Equal(t, []Kill{c.want}, kills)
 		})
@@ -36,7 +36,7 @@ func TestRecordedKernelLogs(t *testing.T) {
 
 // Lines after the format strings of other kernels, and what must not be taken
 // for a kill.
-func TestParseKernelLog(t *testing.T) {
+func TestParse(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		want       []Kill
@@ -67,7 +67,7 @@ func TestParseKernelLog(t *testing.T) {
 			[]Kill{{At: booted.Add(time.Second), PID: 9, Program: "r"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := ParseKernelLog(strings.NewReader(c.text), booted)
+			got, err := Parse(strings.NewReader(c.text), booted)
 			require.NoError(t, err)
 			for i := range got {
 				got[i].At = got[i].At.UTC()
@@ -75,18 +75,18 @@ func TestParseKernelLog(t *testing.T) {
 			assert.Equal(t, c.want, got)
 		})
 	}
-	got, _ := ParseKernelLog(strings.NewReader("[ 1.000000] Killed process 9 (r) total-vm:1kB"), time.Time{})
+	got, _ := Parse(strings.NewReader("[ 1.000000] Killed process 9 (r) total-vm:1kB"), time.Time{})
 	assert.True(t, got[0].At.IsZero(), "unknown when the machine was booted")
 }
 
-func FuzzParseKernelLog(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	for _, name := range []string{"kmsg-6.18-cgroup-v1.txt", "dmesg-6.18-cgroup-v1.txt"} {
 		b, err := os.ReadFile("testdata/" + name)
 		require.NoError(f, err)
 		f.Add(string(b))
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		_, err := ParseKernelLog(strings.NewReader(s), booted)
+		_, err := Parse(strings.NewReader(s), booted)
 		require.NoError(t, err)
 	})
 }

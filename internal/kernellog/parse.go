@@ -1,4 +1,6 @@
-package report
+// Package kernellog finds in the log of the kernel which processes it killed for
+// memory.
+package kernellog
 
 import (
 	"bufio"
@@ -40,11 +42,11 @@ var (
 	isoPrefix   = regexp.MustCompile(`^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)[,.](\d{6})([+-]\d\d:?\d\d) `)
 )
 
-// ParseKernelLog finds the kills in a kernel log: the text of dmesg, of dmesg
+// Parse finds the kills in a kernel log: the text of dmesg, of dmesg
 // --time-format iso, of /dev/kmsg or of syslog(2). bootedAt turns seconds since
 // boot into a time; a zero one leaves Kill.At zero. What is not understood is
 // passed over.
-func ParseKernelLog(r io.Reader, bootedAt time.Time) ([]Kill, error) {
+func Parse(r io.Reader, bootedAt time.Time) ([]Kill, error) {
 	var kills []Kill
 	var context Kill // what came before the line of the kill
 	in := bufio.NewReaderSize(r, maxLogLine)
