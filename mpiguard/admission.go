@@ -58,14 +58,16 @@ func (p *process) explained(err error) error {
 	return s
 }
 
-// TryTake implements lease.Source. Before a refusal all ranks are asked for what
-// lies unused.
+// TryTake implements lease.Source. Before a refusal this process frees what it
+// can do without, and all are asked for what lies unused.
 func (p *process) TryTake(need, want int64) (int64, error) {
 	if err := p.never(need); err != nil {
 		return 0, err
 	}
 	got, err := p.slot.TryTake(need, want)
-	if err != nil {
+	var short *ledger.Refused
+	if errors.As(err, &short) && short.Reason == ledger.Short {
+		p.reclaim(need - short.RoomBytes)
 		got, err = need, p.slot.TryRecall(need)
 	}
 	if err != nil {

@@ -11,21 +11,25 @@ import (
 type vote byte
 
 const (
-	voteYes      vote = iota
-	voteCanceled      // its ctx was cancelled before the call
-	voteDeadline      // the deadline of its ctx had passed before the call
-	voteClosed        // its guard is closed
-	voteFailed        // anything else, said in a message that follows
+	voteYes       vote = iota
+	voteCanceled       // its ctx was cancelled before the call
+	voteDeadline       // the deadline of its ctx had passed before the call
+	voteClosed         // its guard is closed
+	voteExhausted      // its memory is exhausted
+	voteFailed         // anything else, said in a message that follows
 )
 
-func voteOf(ctx context.Context, closed bool) vote {
+// ownVote is what this rank says in a collective with the given ctx.
+func (g *Guard) ownVote(ctx context.Context) vote {
 	switch err := ctx.Err(); {
-	case closed:
+	case g.closed.Load():
 		return voteClosed
 	case errors.Is(err, context.DeadlineExceeded):
 		return voteDeadline
 	case err != nil:
 		return voteCanceled
+	case g.proc != nil && g.proc.exhaustion.over.Err() != nil:
+		return voteExhausted
 	}
 	return voteYes
 }
@@ -40,6 +44,8 @@ func (v vote) err() error {
 		return context.DeadlineExceeded
 	case voteClosed:
 		return ErrClosed
+	case voteExhausted:
+		return ErrExhausted
 	}
 	return errors.New("failed")
 }
@@ -73,7 +79,7 @@ func (g *Guard) collective(ctx context.Context, op string, exchange func(ctx con
 		return &CollectiveError{op, g.rank, ErrConcurrent}
 	}
 	defer g.inCollective.Store(false)
-	mine := voteOf(ctx, g.closed.Load())
+	mine := g.ownVote(ctx)
 	asked := ctx
 	if mine != voteYes {
 		asked = context.WithoutCancel(ctx)
@@ -87,10 +93,15 @@ func (g *Guard) collective(ctx context.Context, op string, exchange func(ctx con
 		}
 		return &CollectiveError{op, -1, err}
 	}
-	if v != voteYes {
-		return &CollectiveError{op, rank, v.err()}
+	if v == voteYes {
+		return nil
 	}
-	return nil
+	agreed := &CollectiveError{op, rank, v.err()}
+	if v == voteExhausted && rank == g.rank {
+		agreed.Err = context.Cause(g.proc.exhaustion.over)
+		g.abort(agreed)
+	}
+	return agreed
 }
 
 // gather exchanges rows of n bytes in one Allgather and decodes each into the

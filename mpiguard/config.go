@@ -36,6 +36,16 @@ type Config struct {
 	// before the level falls; it rises at once. The default is one second.
 	// MPIGUARD_RELEASE_AFTER, a duration such as 500ms.
 	ReleaseAfter time.Duration
+	// ExhaustedAfter is how long the level must have been Critical, with nothing
+	// that can be reduced, before the functions given to Checkpoint run. The default
+	// is 5 seconds. MPIGUARD_EXHAUSTED_AFTER.
+	ExhaustedAfter time.Duration
+	// AbortCode, unless it is 0, ends the whole job with this exit code once the
+	// memory of a rank is exhausted and its checkpoint functions have run: in the next
+	// Survey or Pulse the lowest such rank writes one message to Logger, or to
+	// standard error without one, and calls Abort of its communicator. 75, "try
+	// again later" in sysexits.h, tells such an end from others. MPIGUARD_ABORT_CODE.
+	AbortCode int
 	// CollectiveTimeout bounds the wait of each collective, also where its ctx
 	// has no deadline. The default is 5 minutes. MPIGUARD_COLLECTIVE_TIMEOUT.
 	CollectiveTimeout time.Duration
@@ -70,6 +80,8 @@ func (c Config) effective(environ []string) (Config, error) {
 	fromEnv(env, &err, "MPIGUARD_HIGH_AT", &c.HighAt, fraction)
 	fromEnv(env, &err, "MPIGUARD_CRITICAL_AT", &c.CriticalAt, fraction)
 	fromEnv(env, &err, "MPIGUARD_RELEASE_AFTER", &c.ReleaseAfter, time.ParseDuration)
+	fromEnv(env, &err, "MPIGUARD_EXHAUSTED_AFTER", &c.ExhaustedAfter, time.ParseDuration)
+	fromEnv(env, &err, "MPIGUARD_ABORT_CODE", &c.AbortCode, strconv.Atoi)
 	fromEnv(env, &err, "MPIGUARD_COLLECTIVE_TIMEOUT", &c.CollectiveTimeout, time.ParseDuration)
 	fromEnv(env, &err, "MPIGUARD_KEEP_GO_LIMIT", &c.KeepGoLimit, strconv.ParseBool)
 	fromEnv(env, &err, "MPIGUARD_LOG", &c.Logger, stderrLogger)
@@ -82,6 +94,7 @@ func (c Config) effective(environ []string) (Config, error) {
 	c.HighAt = cmp.Or(c.HighAt, 0.85)
 	c.CriticalAt = cmp.Or(c.CriticalAt, 0.95)
 	c.ReleaseAfter = cmp.Or(c.ReleaseAfter, time.Second)
+	c.ExhaustedAfter = cmp.Or(c.ExhaustedAfter, 5*time.Second)
 	c.CollectiveTimeout = cmp.Or(c.CollectiveTimeout, 5*time.Minute)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -96,6 +109,10 @@ func (c Config) effective(environ []string) (Config, error) {
 			c.ElevatedAt, c.HighAt, c.CriticalAt)
 	case c.ReleaseAfter < 0:
 		return c, fmt.Errorf("Config.ReleaseAfter is %v, want 0 or more", c.ReleaseAfter)
+	case c.ExhaustedAfter < 0:
+		return c, fmt.Errorf("Config.ExhaustedAfter is %v, want 0 or more", c.ExhaustedAfter)
+	case c.AbortCode < 0 || c.AbortCode > 255:
+		return c, fmt.Errorf("Config.AbortCode is %d, want 0 to 255", c.AbortCode)
 	case c.CollectiveTimeout < 0:
 		return c, fmt.Errorf("Config.CollectiveTimeout is %v, want 0 or more", c.CollectiveTimeout)
 	}

@@ -16,7 +16,6 @@ type goLimit struct {
 	restoreBytes int64
 	setBytes     int64 // the limit that was set last
 
-	heap     [2]metrics.Sample
 	cpu      [4]metrics.Sample
 	gcShare  float64   // of the CPU time that was used, over the last window
 	window   time.Time // when it began
@@ -37,7 +36,6 @@ func newGoLimit() *goLimit {
 	l := &goLimit{marginOf: calmMargin}
 	l.restoreBytes = debug.SetMemoryLimit(-1)
 	l.setBytes = l.restoreBytes
-	l.heap[0].Name, l.heap[1].Name = "/gc/heap/live:bytes", "/memory/classes/heap/objects:bytes"
 	l.cpu[0].Name, l.cpu[1].Name = "/cpu/classes/gc/total:cpu-seconds", "/cpu/classes/gc/mark/idle:cpu-seconds"
 	l.cpu[2].Name, l.cpu[3].Name = "/cpu/classes/total:cpu-seconds", "/cpu/classes/idle:cpu-seconds"
 	return l
@@ -67,17 +65,13 @@ func goLimitFor(heldBytes, floorBytes, marginBytes, untouchedBytes, headroomByte
 }
 
 // follow sets the limit where it has moved by more than a sixteenth, since
-// setting it stops the world. heldBytes is what the runtime holds, inUseBytes that
-// without free spans. It reports whether the collector spirals: it takes more
-// than its part of the CPU although the limit gave way.
-func (l *goLimit) follow(now time.Time, heldBytes, inUseBytes, untouchedBytes, headroomBytes int64, processes int) (spirals bool) {
+// setting it stops the world. It reports whether the collector spirals: it takes
+// more than its part of the CPU although the limit gave way.
+func (l *goLimit) follow(now time.Time, m *meter, untouchedBytes, headroomBytes int64, processes int) (spirals bool) {
 	if now.Sub(l.window) >= spiralWindow {
 		l.watchCollector(now)
 	}
-	metrics.Read(l.heap[:])
-	live, objects := int64(l.heap[0].Value.Uint64()), int64(l.heap[1].Value.Uint64())
-	floor := inUseBytes - objects + live
-	limit := goLimitFor(heldBytes, floor, live/l.marginOf, untouchedBytes, headroomBytes, processes)
+	limit := goLimitFor(m.goHeldBytes, m.goFloorBytes, m.goLiveBytes/l.marginOf, untouchedBytes, headroomBytes, processes)
 	if d := limit - l.setBytes; max(d, -d) > l.setBytes/16 {
 		l.setBytes = limit
 		debug.SetMemoryLimit(limit)

@@ -85,9 +85,16 @@ func (p *process) enter(l *ledger.Ledger, slot int) (err error) {
 	p.binds = make([]int, len(p.ids))
 	p.ledger = l
 	p.slot, err = l.Join(slot, ledger.Member{
-		IDs: p.ids, Measure: p.measure, Recall: func() { p.pool.Recall() }, MinimumBytes: p.minimum(),
+		IDs: p.ids, Measure: p.measure, Recall: p.recall, MinimumBytes: p.minimum(),
 	})
 	return err
+}
+
+// recall gives back what a neighbour is short of: leases that nobody uses, and
+// memory that can be freed.
+func (p *process) recall() {
+	p.pool.Recall()
+	p.reclaim(reclaimGrowth)
 }
 
 // minimumPart of its static share is what a rank may always hold, however long
@@ -128,5 +135,6 @@ func (p *process) settle(all bool) error {
 	}
 	p.watched = true
 	p.stopped.Go(p.watch)
+	p.stopped.Go(p.reliefs)
 	return nil
 }

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Transition is a change of the level of this rank.
+// Transition is a change of the level of this rank. One with equal From and To
+// says that nothing more can be reduced at that level.
 type Transition struct {
 	From, To Level
 	At       time.Time
@@ -69,7 +70,7 @@ func (n *notices) deliver(log *slog.Logger) {
 		n.mu.Unlock()
 		for _, t := range queue {
 			for _, f := range callbacks {
-				if err := call(*f, t); err != nil {
+				if err := guarded(func() { (*f)(t) }); err != nil {
 					log.Error("callback of OnLevel failed", "error", err)
 				}
 			}
@@ -77,13 +78,14 @@ func (n *notices) deliver(log *slog.Logger) {
 	}
 }
 
-func call(f func(Transition), t Transition) (err error) {
+// guarded calls f and turns a panic into an error.
+func guarded(f func()) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v", r)
 		}
 	}()
-	f(t)
+	f()
 	return nil
 }
 

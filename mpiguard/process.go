@@ -1,6 +1,7 @@
 package mpiguard
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime"
@@ -52,6 +53,10 @@ type process struct {
 	binds   []int        // by place in ids: the constraint of the budget that rooms found
 	rows    []ledger.Row // scratch
 
+	reclaimer  reclaimer
+	relief     chan struct{} // asks for a round of reclaim; closed with the watcher
+	exhaustion exhaustion
+
 	stop    chan struct{}
 	stopped sync.WaitGroup
 }
@@ -87,8 +92,10 @@ func joinProcess(g *Guard) (*process, error) {
 		monitor: openMonitor(g.cfg.machine, g.cfg.KeepFree, g.cfg.LimitBytes),
 		meter:   newMeter(g.cfg.machine),
 		ladder:  newLadder(g.cfg),
+		relief:  make(chan struct{}, 1),
 		stop:    make(chan struct{}),
 	}
+	p.exhaustion.over, p.exhaustion.end = context.WithCancelCause(context.Background())
 	p.pool = lease.NewPool(p, leaseBlockBytes)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,6 +118,7 @@ func (p *process) leave(g *Guard) {
 	processes.open = slices.DeleteFunc(processes.open, func(o *process) bool { return o == p })
 	close(p.stop)
 	p.stopped.Wait()
+	p.exhaustion.end(ErrClosed)
 	if p.goLimit != nil {
 		p.goLimit.close()
 	}
@@ -177,9 +185,14 @@ func (p *process) observe(d depth) {
 			t.Reason = "nothing limits this process any more"
 		}
 		p.cfg.Logger.Info("memory level changed", "from", t.From, "to", t.To, "reason", t.Reason)
-		for _, g := range p.guards {
-			g.notices.post(t)
-		}
+		p.post(t)
+	}
+}
+
+// post tells all guards of a transition.
+func (p *process) post(t Transition) {
+	for _, g := range p.guards {
+		g.notices.post(t)
 	}
 }
 
@@ -368,6 +381,7 @@ func (p *process) setShares(rows []scopeRow, me int) {
 
 // watch samples until stop is closed, the more often the less room there is.
 func (p *process) watch() {
+	defer close(p.relief)
 	t := time.NewTimer(0)
 	defer t.Stop()
 	trimmed := time.Now()
@@ -382,6 +396,7 @@ func (p *process) watch() {
 		p.observe(quick)
 		left, binding := p.left(&sums)
 		p.followGo(left, binding)
+		p.relieve(time.Now())
 		interval := watchInterval(p.room, runtime.NumCPU())
 		p.mu.Unlock()
 		if now := time.Now(); now.Sub(trimmed) >= trimEvery {
@@ -403,8 +418,7 @@ func (p *process) followGo(leftBytes int64, binding int) {
 		processes = min(len(p.rows), p.shares[p.budget.Load().Constraints[binding].id].ranks)
 	}
 	h := p.holdings()
-	p.spirals = p.goLimit.follow(time.Now(), p.meter.goHeldBytes, p.meter.goInUseBytes,
-		p.meter.heap.untouched(h.heapBytes), leftBytes, processes)
+	p.spirals = p.goLimit.follow(time.Now(), p.meter, p.meter.heap.untouched(h.heapBytes), leftBytes, processes)
 }
 
 // Bounds of the watcher's interval, and how fast one thread can fault memory in:

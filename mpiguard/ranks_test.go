@@ -123,26 +123,26 @@ func TestReservationsOfTheRanksOfAProcessAddUp(t *testing.T) {
 	const n = 4
 	refused := make([]error, n)
 	require.NoError(t, inproc.Run(n, func(c mpiguard.Messenger) error {
-		g, err := mpiguard.New(context.Background(), c, mpiguard.Config{LimitBytes: 1 << 30})
+		g, err := mpiguard.New(context.Background(), c, mpiguard.Config{LimitBytes: 8 << 30})
 		if err != nil {
 			return err
 		}
 		defer g.Close()
-		r, err := g.TryReserve(fmt.Sprintf("of rank %d", c.Rank()), 200<<20)
+		r, err := g.TryReserve(fmt.Sprintf("of rank %d", c.Rank()), 1600<<20)
 		if err != nil {
 			return err
 		}
 		if err := c.Barrier(context.Background()); err != nil {
 			return err
 		}
-		_, refused[c.Rank()] = g.TryReserve("more", 150<<20)
+		_, refused[c.Rank()] = g.TryReserve("more", 1200<<20)
 		s, err := g.Survey(context.Background())
 		if err != nil {
 			return err
 		}
 		if c.Rank() == 0 {
 			t.Log("\n" + s.String())
-			assert.GreaterOrEqual(t, s.Ranks[0].UntouchedBytes, int64(790<<20))
+			assert.GreaterOrEqual(t, s.Ranks[0].UntouchedBytes, int64(6300<<20))
 		}
 		r.Release()
 		return nil

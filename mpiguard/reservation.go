@@ -101,6 +101,8 @@ func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(r.guard.closing, func() { cancel(ErrClosed) })()
+	over := r.guard.proc.exhaustion.over
+	defer context.AfterFunc(over, func() { cancel(context.Cause(over)) })()
 	if err := r.account.Grow(ctx, bytes); err != nil {
 		return r.failed(bytes, err)
 	}

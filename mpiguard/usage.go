@@ -46,13 +46,15 @@ func (h holdings) reserved() int64 { return h.heapBytes + h.offHeapBytes + h.com
 // concurrent use.
 type meter struct {
 	self    *procfs.Self
-	metrics [3]metrics.Sample
+	metrics [5]metrics.Sample
 	status  procfs.Status
 
 	heap, offHeap memory
 	nonGoBytes    int64 // the last estimate
 	goHeldBytes   int64 // what the runtime has mapped and not released
 	goInUseBytes  int64 // that without free spans
+	goLiveBytes   int64 // the heap that the last collection found live
+	goFloorBytes  int64 // live heap, stacks and the runtime's own: no collection goes below it
 	last          Usage
 }
 
@@ -61,6 +63,8 @@ func newMeter(m Machine) *meter {
 	mt.metrics[0].Name = "/memory/classes/total:bytes"
 	mt.metrics[1].Name = "/memory/classes/heap/released:bytes"
 	mt.metrics[2].Name = "/memory/classes/heap/free:bytes"
+	mt.metrics[3].Name = "/memory/classes/heap/objects:bytes"
+	mt.metrics[4].Name = "/gc/heap/live:bytes"
 	mt.sample(time.Now(), holdings{}, true)
 	// What is there now, the MPI library included, is the baseline.
 	mt.heap = memory{baselineBytes: mt.last.GoBytes}
@@ -74,8 +78,9 @@ func (m *meter) close() { m.self.Close() }
 // A full sample reads the split of the resident set and the peak too.
 func (m *meter) sample(now time.Time, h holdings, full bool) {
 	metrics.Read(m.metrics[:])
-	goBytes := int64(m.metrics[0].Value.Uint64() - m.metrics[1].Value.Uint64())
-	goInUse := goBytes - int64(m.metrics[2].Value.Uint64())
+	goMetric := func(i int) int64 { return int64(m.metrics[i].Value.Uint64()) }
+	goBytes := goMetric(0) - goMetric(1)
+	goInUse := goBytes - goMetric(2)
 
 	resident, shared, err := m.self.Statm()
 	anon := resident - shared
@@ -89,6 +94,8 @@ func (m *meter) sample(now time.Time, h holdings, full bool) {
 	}
 	m.nonGoBytes = nonGo(anon, goBytes, m.nonGoBytes, m.offHeap.baselineBytes+h.committedBytes, goInUse > m.goInUseBytes)
 	m.goHeldBytes, m.goInUseBytes = goBytes, goInUse
+	m.goLiveBytes = goMetric(4)
+	m.goFloorBytes = goInUse - goMetric(3) + m.goLiveBytes
 
 	m.heap.observe(anon-m.nonGoBytes, h.heapBytes)
 	m.offHeap.observe(m.nonGoBytes-h.committedBytes, h.offHeapBytes)
