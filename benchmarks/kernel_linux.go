@@ -1,0 +1,181 @@
+package benchmarks
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/metrics"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mpiguard/mpiguard/benchmarks/pairs"
+	"github.com/mpiguard/mpiguard/internal/cgroup"
+	"github.com/mpiguard/mpiguard/internal/kernfs"
+	"github.com/mpiguard/mpiguard/internal/lab/memgroup"
+	"github.com/mpiguard/mpiguard/internal/procfs"
+	"github.com/mpiguard/mpiguard/mpiguard"
+)
+
+// openKernel adds what reads /proc and the memory group of this process.
+func (b *Bench) openKernel(string) error {
+	self := procfs.OpenSelf("", 0)
+	b.onClose(func() error { self.Close(); return nil })
+	statm, err := b.openPlain("/proc/self/statm")
+	if err != nil {
+		return err
+	}
+	b.add(Row{
+		Name: SampleRSS,
+		Goal: Goal{AtMost: 1600, Reference: 1300},
+		Ours: pairs.CPU("Statm", func(n int) {
+			for range n {
+				resident, _, err := self.Statm()
+				must(err)
+				sink += resident
+			}
+		}),
+		Primitive: pairs.CPU("pread", func(n int) {
+			for range n {
+				statm.read()
+			}
+		}),
+	})
+	if err := b.openGroup(self, statm); err != nil {
+		b.Missing = append(b.Missing, fmt.Sprintf("%s; %s: %v", SampleGroup, FindBudget, err))
+	}
+	return nil
+}
+
+// openGroup adds what reads the memory group. It measures what the watcher of a
+// guard reads, put together here as in the guard, which exports no single sample.
+func (b *Bench) openGroup(self *procfs.Self, statm *plainFile) error {
+	group, err := memgroup.Of(os.Getpid())
+	if err != nil {
+		return err
+	}
+	name := map[int]struct{ limit, usage string }{
+		1: {"memory.limit_in_bytes", "memory.usage_in_bytes"},
+		2: {"memory.max", "memory.current"},
+	}[group.Version()]
+	usage, err := b.openPlain(filepath.Join(group.Dir(), name.usage))
+	if err != nil {
+		return err // the root of version 2 counts nothing
+	}
+	stat, err := b.openPlain(filepath.Join(group.Dir(), "memory.stat"))
+	if err != nil {
+		return err
+	}
+	membership, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, 16<<10)
+	fsys := kernfs.New("")
+	hierarchy := cgroup.Open(fsys, 0, membership, buf)
+	b.onClose(func() error { hierarchy.Close(); return fsys.Close() })
+	own := hierarchy.Groups[0]
+
+	// What is read to know the budget: who and where the process is, the limits of
+	// all levels, the usage of its own group, the memory of the node.
+	budget := []string{"/proc/self/cgroup", "/proc/meminfo", filepath.Join(group.Dir(), "memory.stat")}
+	for dir, levels := group.Dir(), strings.Count(strings.TrimSuffix(group.Path(), "/"), "/"); levels >= 0; levels-- {
+		budget = append(budget, filepath.Join(dir, name.limit))
+		dir = filepath.Dir(dir)
+	}
+	theirGo, ourGo := goSamples(), goSamples()
+	sample := func(group func() int64) int64 {
+		metrics.Read(ourGo)
+		resident, shared, err := self.Statm()
+		must(err)
+		return resident - shared + int64(ourGo[0].Value.Uint64()) + group()
+	}
+	b.add(Row{
+		Name: SampleGroup,
+		Goal: Goal{AtMost: 3500, Reference: 2600},
+		Ours: pairs.CPU("quick sample", func(n int) {
+			for range n {
+				sink += sample(func() int64 { u, _ := own.Ceiling(buf); return u.MemoryBytes })
+			}
+		}),
+		Primitive: pairs.CPU("2 pread + metrics", func(n int) {
+			for range n {
+				statm.read()
+				usage.read()
+				metrics.Read(theirGo)
+			}
+		}),
+	}, Row{
+		Name: "the same with memory.stat",
+		Goal: Goal{AtMost: 12e3, Reference: 9e3},
+		Ours: pairs.CPU("fresh sample", func(n int) {
+			for range n {
+				sink += sample(func() int64 { u, _ := own.Usage(buf); return u.MemoryBytes })
+			}
+		}),
+		Primitive: pairs.CPU("2 pread + metrics", func(n int) {
+			for range n {
+				statm.read()
+				stat.read()
+				metrics.Read(theirGo)
+			}
+		}),
+	}, Row{
+		Name: FindBudget,
+		Goal: Goal{AtMost: 60e3, Allocs: AnyAllocs, Reference: 35e3},
+		Ours: pairs.CPU("DetectBudget", func(n int) {
+			for range n {
+				sink += mpiguard.DetectBudget(mpiguard.Machine{}).LimitBytes()
+			}
+		}),
+		Primitive: pairs.CPU(fmt.Sprintf("open, read, close %d files", len(budget)), func(n int) {
+			for range n {
+				for _, name := range budget {
+					f, err := openPlain(name)
+					must(err)
+					f.read()
+					must(f.close())
+				}
+			}
+		}),
+	})
+	return nil
+}
+
+func goSamples() []metrics.Sample {
+	return []metrics.Sample{
+		{Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"},
+	}
+}
+
+// plainFile is a file read by the system call alone.
+type plainFile struct {
+	fd  int
+	buf [4 << 10]byte
+}
+
+func openPlain(name string) (*plainFile, error) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return &plainFile{fd: fd}, nil
+}
+
+func (b *Bench) openPlain(name string) (*plainFile, error) {
+	f, err := openPlain(name)
+	if err == nil {
+		b.onClose(f.close)
+	}
+	return f, err
+}
+
+func (f *plainFile) read() {
+	n, err := unix.Pread(f.fd, f.buf[:], 0)
+	must(err)
+	sink += int64(n)
+}
+
+func (f *plainFile) close() error { return unix.Close(f.fd) }

@@ -1,0 +1,148 @@
+// Command peers measures the operations of mpiguard beside other libraries and
+// beside the primitives that bound them, and prints the table of the README:
+//
+//	go run -C benchmarks/peers .
+//
+// It is a module of its own, so that no program that uses mpiguard ever depends
+// on what it is compared with. It runs in a memory group with a limit where it
+// can make one, as a job does.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mpiguard/mpiguard/benchmarks"
+	"github.com/mpiguard/mpiguard/benchmarks/pairs"
+	"github.com/mpiguard/mpiguard/internal/lab/mpirun"
+)
+
+const module = "github.com/mpiguard/mpiguard"
+
+type options struct {
+	rounds int
+	batch  time.Duration
+	only   *regexp.Regexp
+	raw    string
+}
+
+func main() {
+	o := options{}
+	flag.IntVar(&o.rounds, "rounds", 31, "`N` batches of each contender")
+	flag.DurationVar(&o.batch, "batch", 5*time.Millisecond, "how `LONG` a batch is")
+	only := flag.String("only", "", "the rows whose names match a `REGEXP`")
+	flag.StringVar(&o.raw, "raw", "", "also write each batch to a `FILE`, for benchstat -col /by")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var err error
+	if o.only, err = regexp.Compile(*only); err == nil {
+		err = inGroup(ctx, func() error { return o.run(ctx, os.Stdout) })
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "peers:", err)
+		os.Exit(1)
+	}
+}
+
+func (o options) run(ctx context.Context, out io.Writer) (err error) {
+	dir, err := os.MkdirTemp("", "mpiguard-bench-*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	rows, missing, err := o.measure(ctx, dir)
+	if err != nil {
+		return err
+	}
+	jobRows, err := o.measureJob(ctx, dir)
+	if errors.Is(err, exec.ErrNotFound) {
+		missing = append(missing, "what takes several ranks: "+err.Error())
+	} else if err != nil {
+		return err
+	}
+	for _, m := range jobRows {
+		if o.only.MatchString(m.Name) {
+			rows = append(rows, m)
+		}
+	}
+	if err := benchmarks.WriteTable(out, rows); err != nil {
+		return err
+	}
+	for _, text := range missing {
+		fmt.Fprintf(out, "\nNot measured here: %s.\n", text)
+	}
+	if o.raw == "" {
+		return nil
+	}
+	f, err := os.Create(o.raw)
+	if err != nil {
+		return err
+	}
+	return errors.Join(benchmarks.WriteRounds(f, rows), f.Close())
+}
+
+// measure measures what one process does.
+func (o options) measure(ctx context.Context, dir string) (rows []benchmarks.Measured, missing []string, err error) {
+	b, err := benchmarks.Open(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	others := rivals()
+	for _, r := range b.Rows {
+		if !o.only.MatchString(r.Name) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		r.Rivals = append(r.Rivals, others[r.Name]...)
+		rows = append(rows, r.Measure(pairs.Config{Rounds: o.rounds, Batch: o.batch}))
+	}
+	return rows, b.Missing, nil
+}
+
+// measureJob measures what ranks do together.
+func (o options) measureJob(ctx context.Context, dir string) (rows []benchmarks.Measured, err error) {
+	if _, err := exec.LookPath(mpirun.Launcher()); err != nil {
+		return nil, err
+	}
+	where, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list -m %s: %w", module, err)
+	}
+	program := filepath.Join(dir, "mpi")
+	build := exec.CommandContext(ctx, "go", "build", "-C", strings.TrimSpace(string(where)), "-o", program, "./benchmarks/mpi")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return nil, fmt.Errorf("%s: %w", build, err)
+	}
+	r, err := mpirun.Run(ctx, mpirun.Config{Ranks: 2, Stderr: os.Stderr}, program, "-rounds", strconv.Itoa(o.rounds))
+	if err == nil && r.Exit != 0 {
+		err = fmt.Errorf("the job exited with %d", r.Exit)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return rows, json.Unmarshal([]byte(r.Stdout), &rows)
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
