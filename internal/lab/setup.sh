@@ -22,6 +22,7 @@ mpi)
 lab)
 	need qemu-system-x86_64 qemu-system-x86
 	need xz xz-utils
+	need mkfs.ext4 e2fsprogs
 	need ip iproute2
 	need slurmctld slurmctld
 	need slurmd slurmd

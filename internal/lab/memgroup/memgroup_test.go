@@ -124,7 +124,7 @@ func TestCountsWhatNothingGivesBack(t *testing.T) {
 	}{{"anon", true}, {"shmem", true}, {"cache", false}} {
 		t.Run(c.kind, func(t *testing.T) {
 			if c.kind == "cache" && !onDisk(t) {
-				t.Skip("temporary files are in memory or on an overlay, as in the virtual machine")
+				t.Skip("temporary files are in memory or on an overlay here")
 			}
 			const n = 48 * mib
 			g := lab.NewGroup(t, lab.Limits{})

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -19,13 +20,13 @@ import (
 
 // drivers are the kernel modules that init needs, besides those that they need
 // themselves.
-var drivers = []string{"virtio_pci", "virtio_blk", "9pnet_virtio", "9p", "overlay"}
+var drivers = []string{"virtio_pci", "virtio_blk", "9pnet_virtio", "9p", "overlay", "crc32c_generic", "ext4"}
 
 // cache is the folder that holds the kernel and, numbered in the order in which
-// they are inserted, its modules.
+// they are inserted, its modules. Other drivers make another folder.
 func cache() (kernel, modules string, err error) {
 	dir, err := os.UserCacheDir()
-	dir = filepath.Join(dir, "mpiguard-vm")
+	dir = filepath.Join(dir, "mpiguard-vm", fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(strings.Join(drivers, " ")))))
 	return filepath.Join(dir, "vmlinux"), filepath.Join(dir, "modules"), err
 }
 

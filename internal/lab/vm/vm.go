@@ -3,8 +3,9 @@
 // Package vm runs a command in a virtual machine whose only cgroups are version 2,
 // with memory pressure (PSI), several processors and swap if wanted. The root of
 // this machine is its root: read-only, under a layer in memory, so that programs
-// are there and what they write is gone afterwards. Qemu emulates the processor,
-// so that no right to /dev/kvm is needed; times inside say nothing about speed.
+// are there and what they write is gone afterwards. Temporary files are on a disk,
+// so that they have page cache. Qemu emulates the processor, so that no right to
+// /dev/kvm is needed; times inside say nothing about speed.
 package vm
 
 import (
@@ -59,7 +60,7 @@ func Run(ctx context.Context, c Config, command string, args ...string) (Result,
 	if err := os.Mkdir(shared, 0o700); err != nil {
 		return Result{}, err
 	}
-	j := job.Job{Env: append(os.Environ(), c.Env...), Share: c.Share, Swap: c.SwapBytes > 0}
+	j := job.Job{Env: append(append(os.Environ(), "TMPDIR="+job.Tmp), c.Env...), Share: c.Share, Swap: c.SwapBytes > 0}
 	if j.Dir, err = os.Getwd(); err != nil {
 		return Result{}, err
 	}
@@ -110,14 +111,23 @@ func (c Config) arguments(dir, shared, initrd string) ([]string, error) {
 	if c.Share != "" {
 		folder("share", c.Share, "")
 	}
-	if c.SwapBytes > 0 {
-		disk := filepath.Join(dir, "swap")
-		if err := errors.Join(os.WriteFile(disk, nil, 0o600), os.Truncate(disk, c.SwapBytes)); err != nil {
-			return nil, err
-		}
-		args = append(args, "-drive", "file="+disk+",format=raw,if=virtio,cache=unsafe")
+	disk := func(name string, size int64) (path string, err error) { // a sparse file
+		path = filepath.Join(dir, name)
+		args = append(args, "-drive", "file="+path+",format=raw,if=virtio,cache=unsafe")
+		return path, errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, size))
 	}
-	return args, nil
+	const tmpBytes = 4 << 30
+	tmp, err := disk("tmp", tmpBytes) // /dev/vda
+	if err != nil {
+		return nil, err
+	}
+	if out, err := exec.Command("/sbin/mkfs.ext4", "-q", tmp).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("mkfs.ext4: %w: %s", err, out)
+	}
+	if c.SwapBytes > 0 {
+		_, err = disk("swap", c.SwapBytes) // /dev/vdb
+	}
+	return args, err
 }
 
 // run runs qemu and collects what the job left in the shared folder.

@@ -25,6 +25,7 @@ func TestLabMachine(t *testing.T) {
 		echo "word $WORD"
 		echo "group $(cat /proc/self/cgroup)"
 		grep some /proc/pressure/memory
+		stat -f -c 'temporary files on %T' "$TMPDIR"
 		echo "swap $(awk '/SwapTotal/ { print $2 }' /proc/meminfo)"
 		cd /sys/fs/cgroup && mkdir job job/rank && echo +memory >job/cgroup.subtree_control
 		echo 32M >job/memory.max && echo 0 >job/memory.swap.max
@@ -43,7 +44,7 @@ func TestLabMachine(t *testing.T) {
 
 	assert.Equal(t, 7, r.Exit)
 	for _, want := range []string{
-		"host vm\n", "word a b\n", "group 0::/init\n", "some avg10=", "swap 65532\n", "killed 137, oom_kill 1\n",
+		"host vm\n", "word a b\n", "group 0::/init\n", "some avg10=", "temporary files on ext2/ext3\n", "swap 65532\n", "killed 137, oom_kill 1\n",
 	} {
 		assert.Contains(t, r.Stdout, want)
 	}

@@ -86,6 +86,9 @@ func mountRoot() error {
 			return err
 		}
 	}
+	if err := mount("ext4", root+"/dev/vda", root+job.Tmp, 0, ""); err != nil {
+		return err
+	}
 	return mount9p("job", root+job.Dir, 0, "cache=none")
 }
 
@@ -98,7 +101,7 @@ func setUp(j job.Job) error {
 		return fmt.Errorf("loopback: %w", err)
 	}
 	if j.Swap {
-		for _, argv := range [][]string{{"/sbin/mkswap", "/dev/vda"}, {"/sbin/swapon", "/dev/vda"}} {
+		for _, argv := range [][]string{{"/sbin/mkswap", "/dev/vdb"}, {"/sbin/swapon", "/dev/vdb"}} {
 			if exit, err := spawn(argv, job.Job{Dir: "/"}, os.Stdout, os.Stdout); exit != 0 || err != nil {
 				return fmt.Errorf("%v: exit %d, %w", argv, exit, err)
 			}

@@ -8,8 +8,11 @@ import (
 	"path/filepath"
 )
 
-// Dir is where the shared folder is in the machine.
-const Dir = "/run/job"
+// Dir is where the shared folder is in the machine, and Tmp where the disk is.
+const (
+	Dir = "/run/job"
+	Tmp = "/run/tmp"
+)
 
 // The files of the shared folder. Exit is written last.
 const (
@@ -25,7 +28,7 @@ type Job struct {
 	Env   []string
 	Dir   string // the working directory
 	Share string // a folder of the host to mount for writing too; empty for none
-	Swap  bool   // /dev/vda is to be swap space
+	Swap  bool   // /dev/vdb is to be swap space
 }
 
 // Write stores the job in the shared folder.
