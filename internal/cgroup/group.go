@@ -190,10 +190,7 @@ func (g *Group) open() {
 	if g.kmem == "" {
 		return
 	}
-	var err error
-	if g.kmemFile, err = g.fsys.Open(g.dir + "/" + g.kmem); err == nil {
-		g.note("kernel memory may include reclaimable slab")
-	}
+	g.kmemFile, _ = g.fsys.Open(g.dir + "/" + g.kmem)
 }
 
 var (
@@ -217,8 +214,11 @@ func (g *Group) Usage(buf []byte) (Usage, error) {
 	}
 	if g.kmemFile != nil {
 		if text, err := g.kmemFile.Read(buf); err == nil {
-			if n, ok := parseUsage(text); ok {
+			if n, ok := parseUsage(text); ok && n > 0 {
 				u.MemoryBytes += n
+				if g.limit() != UnlimitedBytes {
+					g.note("kernel memory may include reclaimable slab")
+				}
 			}
 		}
 	}

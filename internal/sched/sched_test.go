@@ -75,6 +75,21 @@ func TestSizeText(t *testing.T) {
 	}
 }
 
+// What is fit to be shown gives the same answer and names no host.
+func TestPortable(t *testing.T) {
+	for _, environ := range [][]string{
+		{"SLURM_MEM_PER_CPU=50", "SLURM_JOB_NODELIST=secret[1-2]", "SLURM_JOB_CPUS_PER_NODE=4,1", "SLURMD_NODENAME=secret2", "SLURM_CPUS_ON_NODE=9"},
+		{"SLURM_MEM_PER_CPU=50", "SLURM_JOB_NODELIST=secret[1-2]", "SLURM_JOB_CPUS_PER_NODE=4,1", "SLURM_CPUS_ON_NODE=9"},
+		{"LSB_MCPU_HOSTS=secret1 2 secret2.example 4", "LSB_EFFECTIVE_RSRCREQ=select[hname!=secret1] rusage[mem=100/task]"},
+		{"SLURM_MEM_PER_NODE=200", "OMPI_COMM_WORLD_LOCAL_SIZE=4", "AWS_SECRET_ACCESS_KEY=secret", "SLURM_JOB_USER=secret"},
+	} {
+		portable := Portable(environ, "secret2.example", "node")
+		assert.Equal(t, Detect(environ, "secret2.example"), Detect(portable, "node"), "%q", portable)
+		assert.NotContains(t, strings.Join(portable, " "), "secret")
+		assert.NotEmpty(t, Detect(portable, "node").Limits)
+	}
+}
+
 func TestLongValuesAreJunk(t *testing.T) {
 	assert.Empty(t, Detect([]string{"SLURM_MEM_PER_NODE=" + strings.Repeat("9", 1<<20)}, "n1"))
 }

@@ -52,15 +52,20 @@ func (e env) perUnit(job *Job, key, unit string, n int) {
 // Nodes may differ, and under mpirun SLURM_CPUS_ON_NODE may be that of a step
 // which only started a daemon: the list of the job comes first.
 func (e env) slurmCPUs(host string) int {
-	name, _, _ := strings.Cut(host, ".")
-	if v := e["SLURMD_NODENAME"]; v != "" {
-		name = v
-	}
-	i := slices.Index(hostList(e["SLURM_JOB_NODELIST"]), name)
+	i := slices.Index(hostList(e["SLURM_JOB_NODELIST"]), e.slurmName(host))
 	if cpus := perNode(e["SLURM_JOB_CPUS_PER_NODE"]); i >= 0 && i < len(cpus) {
 		return cpus[i]
 	}
 	return e.count("SLURM_CPUS_ON_NODE")
+}
+
+// slurmName is what Slurm calls this node.
+func (e env) slurmName(host string) string {
+	if v := e["SLURMD_NODENAME"]; v != "" {
+		return v
+	}
+	name, _, _ := strings.Cut(host, ".")
+	return name
 }
 
 // perNode expands Slurm's list of numbers for each node: "2(x3),1" is 2, 2, 2, 1.
