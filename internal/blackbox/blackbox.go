@@ -10,21 +10,21 @@ import (
 
 // Header says whose record a file is.
 type Header struct {
-	Library  string // version of the library that wrote the file
-	Run      string // equal for all ranks of one run, and for no other run
-	Job      string // the scheduler's name for the job, if there is one
-	Host     string
-	BootID   string // of the kernel
-	Program  string // the name of the process as the kernel has it, at most 15 bytes
-	Cgroup   string // the memory cgroup of the process within its hierarchy
-	Rank     int
-	Size     int // ranks of the communicator
-	PID      int
-	OwnPIDs  bool // PID is one of a PID namespace: the kernel's log has another
-	Started  time.Time
-	InProc   bool // the ranks are goroutines of one process
-	FileSize int64
-	Locked   bool // the writer holds a lock on the file as long as it lives
+	Library   string // version of the library that wrote the file
+	Run       string // equal for all ranks of one run, and for no other run
+	Job       string // the scheduler's name for the job, if there is one
+	Host      string
+	BootID    string // of the kernel
+	Program   string // the name of the process as the kernel has it, at most 15 bytes
+	Cgroup    string // the memory cgroup of the process within its hierarchy
+	Rank      int
+	Size      int // ranks of the communicator
+	PID       int
+	OwnPIDs   bool // PID is one of a PID namespace: the kernel's log has another
+	Started   time.Time
+	InProc    bool // the ranks are goroutines of one process
+	FileBytes int64
+	Locked    bool // the writer holds a lock on the file as long as it lives
 
 	InputBytes    int64 // the size of what the run works on, 0 if nobody said
 	BaselineBytes int64 // private memory when the guard was made

@@ -194,7 +194,7 @@ func (h *Header) code(c *coder) {
 	c.bool(&h.OwnPIDs)
 	c.time(&h.Started)
 	c.bool(&h.InProc)
-	c.int64(&h.FileSize)
+	c.int64(&h.FileBytes)
 	c.bool(&h.Locked)
 	c.int64(&h.InputBytes)
 	c.int64(&h.BaselineBytes)

@@ -111,7 +111,7 @@ func Read(r io.Reader) (*File, error) {
 	var phases []numbered[Phase]
 	var off int64
 	records := 0
-	for f.HeaderLost || off < f.Header.FileSize {
+	for f.HeaderLost || off < f.Header.FileBytes {
 		buf, err := in.Peek(maxRecordBytes)
 		if len(buf) == 0 {
 			if err != io.EOF {
@@ -170,7 +170,7 @@ func Read(r io.Reader) (*File, error) {
 	}
 	f.Damage.Undecided = f.HeaderLost
 	if !f.HeaderLost {
-		f.Damage.MissingBytes = f.Header.FileSize - off
+		f.Damage.MissingBytes = f.Header.FileBytes - off
 		crash, err := io.ReadAll(io.LimitReader(in, maxCrashBytes))
 		if err != nil {
 			return nil, err

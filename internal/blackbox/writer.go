@@ -81,20 +81,20 @@ func Create(dir string, h Header, sizeBytes int64, failed func(error)) (*Writer,
 	if sizeBytes < MinSizeBytes || sizeBytes > maxFileBytes {
 		return nil, fmt.Errorf("a record of %d bytes, want %d to %d", sizeBytes, MinSizeBytes, maxFileBytes)
 	}
-	h.FileSize = sizeBytes / slotBytes * slotBytes
+	h.FileBytes = sizeBytes / slotBytes * slotBytes
 	f, err := makeFile(dir, fileName(&h))
 	if err != nil {
 		return nil, err
 	}
 	h.Locked = lock(f)
-	s, err := openStore(f, h.FileSize)
+	s, err := openStore(f, h.FileBytes)
 	if err != nil {
 		f.Close()
 		os.Remove(f.Name())
 		return nil, err
 	}
 	w := &Writer{path: f.Name(), store: s, failed: func(e error) { err = e }}
-	w.layOut(int(h.FileSize / slotBytes))
+	w.layOut(int(h.FileBytes / slotBytes))
 	if w.writeHeader(&h); w.store == nil {
 		os.Remove(w.path)
 		return nil, err

@@ -95,7 +95,7 @@ func TestEverythingReadsBack(t *testing.T) {
 
 	f := read(t, w)
 	want := testHeader()
-	want.FileSize, want.Locked = MinSizeBytes, f.Header.Locked
+	want.FileBytes, want.Locked = MinSizeBytes, f.Header.Locked
 	assert.Equal(t, want, f.Header)
 	assert.Equal(t, []LimitSet{{start, 1, limits}}, f.LimitSets)
 	assert.Equal(t, []Sample{s, s2}, f.Samples)

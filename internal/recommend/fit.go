@@ -27,10 +27,10 @@ const (
 	noiseRankBytes = 1 << 20
 )
 
-// Fit is memory over input size: Base + Slope × input.
+// Fit is memory over input size: Base + Slope × input, in bytes.
 type Fit struct {
 	Sizes     int     // different sizes of the input
-	BaseBytes float64 // what is needed without input
+	Base      float64 // what is needed without input
 	Slope     float64 // bytes per byte of the input; 0: constant
 	Residual  float64 // the largest deviation, of what was measured
 	Uncertain float64 // standard error of the prediction, of the prediction
@@ -57,7 +57,7 @@ func fit(points []point, x, noise float64) (*Fit, float64, error) {
 		return nil, 0, fmt.Errorf("%w: %d, want at least 3, since two make a line of any job", ErrTooFewSizes, len(sizes))
 	}
 	if high-low <= max(noise, noiseFraction*meanY) { // constant, as far as can be told
-		f.BaseBytes = high
+		f.Base = high
 		f.Residual = (high - low) / high
 		return f, high, nil
 	}
@@ -67,14 +67,14 @@ func fit(points []point, x, noise float64) (*Fit, float64, error) {
 		sxy += (p.x - meanX) * (p.y - meanY)
 	}
 	f.Slope = sxy / sxx
-	f.BaseBytes = meanY - f.Slope*meanX
+	f.Base = meanY - f.Slope*meanX
 	var squares float64
 	for _, p := range points {
-		r := p.y - f.BaseBytes - f.Slope*p.x
+		r := p.y - f.Base - f.Slope*p.x
 		squares += r * r
 		f.Residual = max(f.Residual, math.Abs(r)/p.y)
 	}
-	y := f.BaseBytes + f.Slope*x
+	y := f.Base + f.Slope*x
 	s := math.Sqrt(squares / (n - 2))
 	f.Uncertain = s * math.Sqrt(1/n+(x-meanX)*(x-meanX)/sxx) / max(y, 1)
 	switch {

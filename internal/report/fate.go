@@ -122,30 +122,33 @@ func (l *Limit) use() float64 {
 // byLog goes by the kernel's log. It reports whether that tells of the ranks
 // that are gone.
 func (n *Node) byLog(gone []*Rank, e Evidence) (told bool) {
-	ranks := map[int]bool{}
+	pids := map[int]bool{}
 	for _, r := range n.Ranks {
-		ranks[r.PID] = true
+		pids[r.PID] = true
 	}
-	for _, r := range gone {
-		since, ok := e.LogSince[r.Header.BootID]
-		if !ok || r.Header.OwnPIDs || since.After(r.EndedAt) {
-			continue
-		}
-		told = true
-		r.Because += ", and the kernel's log has no kill of it"
-		for _, k := range e.Kills {
-			if isOf(&k, r) {
-				r.Fate, r.Because = OOMKilled, "the kernel's log says so"
-				if !k.At.IsZero() {
-					r.EndedAt = k.At
+	for i := range e.Logs {
+		l := &e.Logs[i]
+		covers := false
+		for _, r := range gone {
+			if l.covers(r) {
+				covers = true
+				r.Because += ", and the kernel's log has no kill of it"
+			}
+			for _, k := range l.Kills {
+				if (l.BootID == "" || l.BootID == r.Header.BootID) && isOf(&k, r) {
+					r.Fate, r.Because = OOMKilled, "the kernel's log says so"
+					if !k.At.IsZero() {
+						r.EndedAt = k.At
+					}
 				}
 			}
 		}
-	}
-	for _, k := range e.Kills {
-		if told && !ranks[k.PID] && n.concerns(k) {
-			n.Others = append(n.Others, k)
+		for _, k := range l.Kills {
+			if covers && !pids[k.PID] && n.concerns(k) {
+				n.Others = append(n.Others, k)
+			}
 		}
+		told = told || covers
 	}
 	return told
 }
@@ -153,14 +156,15 @@ func (n *Node) byLog(gone []*Rank, e Evidence) (told bool) {
 // isOf reports whether k is the kill of the rank. PIDs are used again and differ
 // between containers, so all else that is known has to agree.
 func isOf(k *kernellog.Kill, r *Rank) bool {
-	if k.PID != r.PID || r.Header.Program != "" && k.Program != r.Header.Program {
+	if r.Header.OwnPIDs || k.PID != r.PID || r.Header.Program != "" && k.Program != r.Header.Program {
 		return false
 	}
-	if k.Cgroup != "" && r.Header.Cgroup != "" && !sameGroup(k.Cgroup, r.Header.Cgroup) {
+	grouped := k.Cgroup != "" && r.Header.Cgroup != ""
+	if grouped && !sameGroup(k.Cgroup, r.Header.Cgroup) {
 		return false
 	}
 	if k.At.IsZero() || r.EndedAt.IsZero() {
-		return true
+		return grouped // a PID and a name are too little
 	}
 	return k.At.Sub(r.EndedAt).Abs() <= killMatches
 }

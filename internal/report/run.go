@@ -20,12 +20,22 @@ type Evidence struct {
 	// BootID is that of the kernel on which they were read: a rank of the same
 	// kernel whose record nobody holds has ended.
 	BootID string
-	// Kills are those of the kernel's logs that could be read.
+	Logs   []Log
+}
+
+// Log is the kills of a kernel's log.
+type Log struct {
+	// BootID is that of the kernel, "" where it is not known whose log it is: then
+	// what it does not have proves nothing.
+	BootID string
+	// Since is the time of its first line.
+	Since time.Time
 	Kills []kernellog.Kill
-	// LogSince is, by boot id of the kernel, from when on its log could be read:
-	// a rank that ended later and of which the log has no kill was not killed for
-	// memory.
-	LogSince map[string]time.Time
+}
+
+// covers reports whether the rank would be in the log if the kernel had killed it.
+func (l *Log) covers(r *Rank) bool {
+	return l.BootID != "" && l.BootID == r.Header.BootID && !r.Header.OwnPIDs && !l.Since.After(r.EndedAt)
 }
 
 // Run is what the ranks of one run recorded.

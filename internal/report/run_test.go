@@ -183,7 +183,10 @@ func killOf(pid int) kernellog.Kill {
 	return kernellog.Kill{At: began.Add(6410 * time.Millisecond), PID: pid, Program: "csvstats", Cgroup: "/job_4711", LimitCgroup: "/job_4711"}
 }
 
-var logged = map[string]time.Time{"b": began.Add(-time.Hour)}
+// logs is the log of the kernel on which the ranks ran.
+func logs(kills ...kernellog.Kill) []Log {
+	return []Log{{BootID: "b", Since: began.Add(-time.Hour), Kills: kills}}
+}
 
 func fatesOf(run *Run) (fates []Fate) {
 	for _, n := range run.Nodes {
@@ -195,7 +198,7 @@ func fatesOf(run *Run) (fates []Fate) {
 }
 
 func TestStoryByTheKernelsLog(t *testing.T) {
-	run := grow.run(t, here(Evidence{Kills: []kernellog.Kill{killOf(4003)}, LogSince: logged}))
+	run := grow.run(t, here(Evidence{Logs: logs(killOf(4003))}))
 	assert.Equal(t, []Fate{Ended, Ended, Ended, OOMKilled}, fatesOf(run))
 	assert.Equal(t, []string{
 		`rank 3 on n2 was OOM-killed at 12:03:07.4: group /job_4711 limit 200 MiB, ranks held 39, 40, 41, 74 MiB, MPI and native 12 MiB of it; ` +
@@ -216,7 +219,7 @@ func TestKillsOfOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := killOf(4003)
 			change(&k)
-			run := grow.run(t, here(Evidence{Kills: []kernellog.Kill{k}, LogSince: logged}))
+			run := grow.run(t, here(Evidence{Logs: logs(k)}))
 			assert.Equal(t, []Fate{Ended, Ended, Ended, Ended}, fatesOf(run))
 			if name == "PID" {
 				assert.Contains(t, run.Story[0], "the kernel killed process 77 (csvstats), which is no rank, on n2 at 12:03:07.4")
@@ -273,13 +276,28 @@ func TestLogsThatDoNotCount(t *testing.T) {
 		f.Header.OwnPIDs = true
 		c.Add(f)
 	}
-	run := c.Runs(here(Evidence{Kills: []kernellog.Kill{killOf(4003)}, LogSince: logged}))[0]
+	run := c.Runs(here(Evidence{Logs: logs(killOf(4003))}))[0]
 	assert.Equal(t, []Fate{Ended, Ended, Ended, Ended}, fatesOf(run))
 	assert.Empty(t, run.Nodes[0].Others)
 
-	late := map[string]time.Time{"b": began.Add(time.Hour)}
-	run = grow.run(t, here(Evidence{LogSince: late}))
+	late := logs()
+	late[0].Since = began.Add(time.Hour)
+	run = grow.run(t, here(Evidence{Logs: late}))
 	assert.Equal(t, "its process is gone", run.Nodes[0].Ranks[0].Because)
+}
+
+// A log of which nobody knows the kernel proves what it has, not what it lacks.
+func TestLogOfAnotherMachine(t *testing.T) {
+	k := killOf(4003)
+	k.At = time.Time{}
+	run := grow.run(t, here(Evidence{Logs: []Log{{Kills: []kernellog.Kill{k}}}}))
+	assert.Equal(t, []Fate{Ended, Ended, Ended, OOMKilled}, fatesOf(run))
+	assert.Equal(t, "its process is gone", run.Nodes[0].Ranks[0].Because)
+	k.Cgroup = ""
+	run = grow.run(t, here(Evidence{Logs: []Log{{Kills: []kernellog.Kill{k}}}}))
+	assert.Equal(t, []Fate{Ended, Ended, Ended, Ended}, fatesOf(run), "a PID and a name are too little")
+	run = grow.run(t, here(Evidence{Logs: []Log{{BootID: "other", Kills: []kernellog.Kill{killOf(4003)}}}}))
+	assert.Equal(t, []Fate{Ended, Ended, Ended, Ended}, fatesOf(run), "of another kernel")
 }
 
 func TestFates(t *testing.T) {
@@ -335,7 +353,7 @@ func TestRunsShareADirectory(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	run := grow.run(t, here(Evidence{Kills: []kernellog.Kill{killOf(4003)}, LogSince: logged}))
+	run := grow.run(t, here(Evidence{Logs: logs(killOf(4003))}))
 	var b bytes.Buffer
 	require.NoError(t, run.Text(&b))
 	text := b.String()
@@ -374,7 +392,7 @@ func TestPages(t *testing.T) {
 		s script
 		e Evidence
 	}{
-		"killed":  {grow, here(Evidence{Kills: []kernellog.Kill{killOf(4003)}, LogSince: logged})},
+		"killed":  {grow, here(Evidence{Logs: logs(killOf(4003))})},
 		"crowded": {crowd, here(Evidence{})},
 	} {
 		t.Run(name, func(t *testing.T) {
