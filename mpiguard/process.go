@@ -35,6 +35,7 @@ type process struct {
 	meter     *meter
 	used      []int64   // of each constraint of the budget, as of the last sample
 	refreshed time.Time // when the limits were last read
+	growth    growth
 	ladder    ladder
 	room      int64 // the least room that was measured last, whatever is promised of it
 
@@ -162,30 +163,63 @@ func (p *process) observe(d depth) {
 	p.touch(h)
 	p.monitor.sample(p.used, d >= fresh)
 	p.sampleJob()
-	b := p.budget.Load()
-	worst, pressure := -1, 0.0
-	for i := range b.Constraints {
-		if v, ok := p.view(b, i); ok && v.pressure > pressure {
-			pressure, worst = v.pressure, i
-		}
-	}
-	crawls := p.spirals && pressure < p.cfg.HighAt
-	if crawls { // memory that suffices only with all time spent in the collector does not suffice
-		pressure = p.cfg.HighAt
-	}
+	pressure, why, worst := p.pressure(now, d)
 	if old := p.ladder.level; p.ladder.observe(now, pressure) {
 		p.level.Store(uint32(p.ladder.level))
-		t := Transition{From: old, To: p.ladder.level, At: now}
-		switch {
-		case crawls:
-			t.Reason = fmt.Sprintf("the garbage collector uses more than %.0f %% of the CPU", 100*spiralShare)
-		case worst >= 0:
-			t.Reason = p.describe(worst)
-		default:
-			t.Reason = "nothing limits this process any more"
-		}
-		p.cfg.Logger.Info("memory level changed", "from", t.From, "to", t.To, "reason", t.Reason)
+		t := Transition{From: old, To: p.ladder.level, At: now, Reason: p.reason(why, worst)}
+		p.cfg.Logger.Info("memory level changed", "rank", p.rank, "from", t.From, "to", t.To, "reason", t.Reason)
 		p.post(t)
+	}
+}
+
+// cause is what decided about the pressure.
+type cause int
+
+const (
+	causeUse       cause = iota // of a constraint so much is used
+	causeGrowth                 // at the present rate its limit is near in time
+	causeCollector              // what suffices does so only with all time spent in the collector
+)
+
+// pressure fuses what was measured into one figure: that of the constraint of
+// which the most is used, raised where that alone would be too late. worst is that
+// constraint, -1 where nothing limits.
+func (p *process) pressure(now time.Time, d depth) (pressure float64, why cause, worst int) {
+	b := p.budget.Load()
+	room := UnlimitedBytes
+	worst = -1
+	for i := range b.Constraints {
+		if v, ok := p.view(b, i); ok && v.pressure > pressure {
+			pressure, worst, room = v.pressure, i, v.roomBytes
+		}
+	}
+	if worst < 0 {
+		return 0, causeUse, worst
+	}
+	if d >= fresh || pressure >= farFromLimit { // else the use is an upper bound, whose changes mean nothing
+		p.growth.observe(now, b.Constraints[worst].id, room)
+	}
+	if at := p.ladder.at[p.growth.level()]; pressure < at {
+		pressure, why = at, causeGrowth
+	}
+	if at := p.ladder.at[High]; p.spirals && pressure < at {
+		pressure, why = at, causeCollector
+	}
+	return pressure, why, worst
+}
+
+// reason says for people what decided about the pressure.
+func (p *process) reason(why cause, worst int) string {
+	if worst < 0 {
+		return "nothing limits this process"
+	}
+	switch text := p.describe(worst); why {
+	case causeGrowth:
+		return fmt.Sprintf("at %s/s the limit is %v away; %s", sizeText(int64(p.growth.rate)), p.growth.left().Round(time.Millisecond), text)
+	case causeCollector:
+		return fmt.Sprintf("the garbage collector uses more than %.0f %% of the CPU; %s", 100*spiralShare, text)
+	default:
+		return text
 	}
 }
 
