@@ -102,9 +102,9 @@ func WriteRounds(w io.Writer, rows []Measured) error {
 	var b strings.Builder
 	for _, m := range rows {
 		for round := range m.Result.Samples[ours] {
-			for i, name := range m.Names {
+			for i := range m.Names {
 				s := m.Result.Samples[i][round]
-				fmt.Fprintf(&b, "Benchmark%s\t%d\t%.4g ns/op\t%.0f allocs/op\n", benchName(m.Name, name), m.Result.Times[i],
+				fmt.Fprintf(&b, "Benchmark%s\t%d\t%.4g ns/op\t%.0f allocs/op\n", benchName(m.Name, i), m.Result.Times[i],
 					s.Nanoseconds, s.Allocs)
 			}
 		}
@@ -113,15 +113,21 @@ func WriteRounds(w io.Writer, rows []Measured) error {
 	return err
 }
 
-// benchName is the name of a contender as a benchmark.
-func benchName(row, contender string) string {
-	word := func(s string) string {
-		return strings.Map(func(r rune) rune {
-			if r == ' ' || r == '/' || r == '-' {
-				return '_'
-			}
-			return r
-		}, s)
+// benchName is the name of contender i of a row as a benchmark: by what it is to
+// ours, since a column for each library would compare nothing.
+func benchName(row string, i int) string {
+	by := "ours"
+	switch {
+	case i == primitive:
+		by = "bound"
+	case i >= firstRival:
+		by = fmt.Sprintf("instead%d", i-firstRival+1)
 	}
-	return strings.ToUpper(row[:1]) + word(row[1:]) + "/by=" + word(contender)
+	words := strings.Map(func(r rune) rune {
+		if r == ' ' || r == '/' || r == '-' {
+			return '_'
+		}
+		return r
+	}, row)
+	return strings.ToUpper(words[:1]) + words[1:] + "/by=" + by
 }

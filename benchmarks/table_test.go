@@ -111,7 +111,7 @@ func TestWriteRounds(t *testing.T) {
 	}
 	var b strings.Builder
 	require.NoError(t, WriteRounds(&b, []Measured{m}))
-	assert.Equal(t, strings.Repeat("BenchmarkDo_it/by=ours\t1000\t10 ns/op\t0 allocs/op\nBenchmarkDo_it/by=bare\t1000\t4 ns/op\t0 allocs/op\n", 2), b.String())
+	assert.Equal(t, strings.Repeat("BenchmarkDo_it/by=ours\t1000\t10 ns/op\t0 allocs/op\nBenchmarkDo_it/by=bound\t1000\t4 ns/op\t0 allocs/op\n", 2), b.String())
 }
 
 // Rows go from a job to the table as JSON.

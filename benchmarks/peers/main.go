@@ -20,10 +20,14 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/shirou/gopsutil/v4/cpu"
+	"github.com/shirou/gopsutil/v4/load"
 
 	"github.com/mpiguard/mpiguard/benchmarks"
 	"github.com/mpiguard/mpiguard/benchmarks/pairs"
@@ -64,6 +68,11 @@ func (o options) run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	about := machine()
+	footprint, err := benchmarks.MeasureFootprint()
+	if err != nil {
+		return err
+	}
 	rows, missing, err := o.measure(ctx, dir)
 	if err != nil {
 		return err
@@ -82,6 +91,7 @@ func (o options) run(ctx context.Context, out io.Writer) (err error) {
 	if err := benchmarks.WriteTable(out, rows); err != nil {
 		return err
 	}
+	fmt.Fprintf(out, "\n%v\n\nMedians of %d rounds with 95 %% intervals. %s\n", footprint, o.rounds, about)
 	for _, text := range missing {
 		fmt.Fprintf(out, "\nNot measured here: %s.\n", text)
 	}
@@ -139,6 +149,18 @@ func (o options) measureJob(ctx context.Context, dir string) (rows []benchmarks.
 		return nil, err
 	}
 	return rows, json.Unmarshal([]byte(r.Stdout), &rows)
+}
+
+// machine says where the figures are from, and how busy it was.
+func machine() string {
+	about := fmt.Sprintf("%s %s/%s, %d CPUs", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	if info, err := cpu.Info(); err == nil && len(info) > 0 {
+		about += ", " + info[0].ModelName
+	}
+	if l, err := load.Avg(); err == nil {
+		about += fmt.Sprintf(", load %.1f", l.Load1)
+	}
+	return about + "."
 }
 
 func must(err error) {
