@@ -19,6 +19,7 @@ import (
 var messengerChecks = []check[mpiguard.Messenger]{
 	{"messages to self", checkSelf},
 	{"messages of one sender keep their order", checkOrder},
+	{"receives of one pattern keep their order", checkWindow},
 	{"a receive takes the tag that it asked for", checkTags},
 	{"head to head", checkHeadToHead},
 	{"ring", checkRing},
@@ -129,6 +130,45 @@ func checkOrder(t *testing.T, m mpiguard.Messenger) {
 				!assert.Equal(t, i, binary.LittleEndian.Uint64(buf), "message of rank %d", source) {
 				return
 			}
+		}
+	}
+}
+
+// checkWindow: of several receives that a message fits the oldest takes it, in
+// whatever order they are tested.
+func checkWindow(t *testing.T, m mpiguard.Messenger) {
+	const messages = 8
+	next, previous := (m.Rank()+1)%m.Size(), (m.Rank()+m.Size()-1)%m.Size()
+	for _, n := range []int{10, 100_000} {
+		var recvs, sends []mpiguard.Request
+		var bufs [][]byte
+		for i := range messages {
+			source, tag := previous, 1
+			if i%3 == 1 { // a wider pattern in between
+				source, tag = mpiguard.AnySource, mpiguard.AnyTag
+			}
+			buf := make([]byte, n)
+			r, err := m.Irecv(buf, source, tag)
+			if !assert.NoError(t, err) {
+				return
+			}
+			recvs, bufs = append(recvs, r), append(bufs, buf)
+		}
+		for i := range messages {
+			r, err := m.Isend(row(i, m.Rank(), n), next, 1)
+			if !assert.NoError(t, err) {
+				return
+			}
+			sends = append(sends, r)
+		}
+		for i, r := range slices.Backward(recvs) {
+			_, err := wait(r)
+			assert.NoError(t, err)
+			assert.True(t, bytes.Equal(row(i, previous, n), bufs[i]), "message %d of %d bytes", i, n)
+		}
+		for _, r := range sends {
+			_, err := wait(r)
+			assert.NoError(t, err)
 		}
 	}
 }
