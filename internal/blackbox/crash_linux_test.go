@@ -111,7 +111,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 
-		files, errs := ReadDir(dir)
+		files, errs := readDir(dir)
 		require.Empty(t, errs)
 		require.Len(t, files, 1)
 		f := files[0]
@@ -141,7 +141,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 func TestLeftWithoutClose(t *testing.T) {
 	dir := t.TempDir()
 	_ = child(t, "leave", dir).Run()
-	files, errs := ReadDir(dir)
+	files, errs := readDir(dir)
 	require.Empty(t, errs)
 	require.Len(t, files, 1)
 	assert.Nil(t, files[0].Close)
@@ -171,7 +171,7 @@ func crash(dir string) {
 func TestCrashTextIsAppended(t *testing.T) {
 	dir := t.TempDir()
 	_ = child(t, "crash", dir).Run()
-	files, errs := ReadDir(dir)
+	files, errs := readDir(dir)
 	require.Empty(t, errs)
 	require.Len(t, files, 1)
 	assert.Contains(t, files[0].Crash, "panic: boom")
@@ -311,7 +311,7 @@ func TestReadWhileWritten(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	for range 200 {
-		files, _ := ReadDir(dir)
+		files, _ := readDir(dir)
 		for _, f := range files {
 			for _, s := range f.Samples {
 				require.Equal(t, bare(sampleOf(int(s.At.Sub(start)/time.Millisecond))), bare(s))

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,25 +59,21 @@ func (f *File) Limit(s *Sample, i int) (Limit, bool) {
 	return Limit{}, false
 }
 
-// ReadDir reads the files of a directory. An error of one file does not keep it
-// from reading the others; errs names each.
-func ReadDir(dir string) (files []*File, errs []error) {
-	names, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, []error{err}
-	}
-	for _, e := range names {
-		if !strings.HasSuffix(e.Name(), fileSuffix) {
-			continue
-		}
-		f, err := ReadFile(filepath.Join(dir, e.Name()))
+// Files are the records in a directory, read one after the other. An error is
+// about one file, or the directory, and does not end the sequence.
+func Files(dir string) iter.Seq2[*File, error] {
+	return func(yield func(*File, error) bool) {
+		names, err := os.ReadDir(dir)
 		if err != nil {
-			errs = append(errs, err)
-			continue
+			yield(nil, err)
+			return
 		}
-		files = append(files, f)
+		for _, e := range names {
+			if strings.HasSuffix(e.Name(), fileSuffix) && !yield(ReadFile(filepath.Join(dir, e.Name()))) {
+				return
+			}
+		}
 	}
-	return files, errs
 }
 
 // ReadFile reads a file, whether its writer lives or not.

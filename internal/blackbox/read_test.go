@@ -119,7 +119,19 @@ func TestHeaderLost(t *testing.T) {
 	assert.Equal(t, []Sample{s}, f.Samples)
 }
 
-func TestReadDir(t *testing.T) {
+// readDir sorts what Files yields.
+func readDir(dir string) (files []*File, errs []error) {
+	for f, err := range Files(dir) {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		files = append(files, f)
+	}
+	return files, errs
+}
+
+func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	for rank := range 3 {
 		h := testHeader()
@@ -131,10 +143,10 @@ func TestReadDir(t *testing.T) {
 	require.NoError(t, os.WriteFile(dir+"/empty.mpiguard", nil, 0o600))
 	require.NoError(t, os.WriteFile(dir+"/notes.txt", []byte("hello"), 0o600))
 	require.NoError(t, os.Mkdir(dir+"/dir.mpiguard", 0o700))
-	files, errs := ReadDir(dir)
+	files, errs := readDir(dir)
 	assert.Len(t, files, 3)
 	assert.Len(t, errs, 2)
-	_, errs = ReadDir(dir + "/none")
+	_, errs = readDir(dir + "/none")
 	assert.Len(t, errs, 1)
 }
 

@@ -174,8 +174,11 @@ func TestMeasure(t *testing.T) {
 		}
 		w.Close(start.Add(10*time.Second), "")
 	}
-	files, errs := blackbox.ReadDir(dir)
-	require.Empty(t, errs)
+	var files []*blackbox.File
+	for f, err := range blackbox.Files(dir) {
+		require.NoError(t, err)
+		files = append(files, f)
+	}
 	var c report.Collection
 	for _, f := range files {
 		c.Add(f)

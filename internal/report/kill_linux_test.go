@@ -143,10 +143,9 @@ func TestRealKills(t *testing.T) {
 		require.Contains(t, truth, first)
 		killed := func(e Evidence) (out []int, n *Node) {
 			e.Now, e.BootID = time.Now(), boot
-			files, errs := blackbox.ReadDir(dir)
-			require.Empty(t, errs)
 			var c Collection
-			for _, f := range files {
+			for f, err := range blackbox.Files(dir) {
+				require.NoError(t, err)
 				c.Add(f)
 			}
 			run := c.Runs(e)[0]

@@ -321,6 +321,16 @@ func thin(samples []blackbox.Sample) []blackbox.Sample {
 	return append(out, recent...)
 }
 
+// Running reports whether a rank of the run still lives.
+func (run *Run) Running() bool {
+	for _, n := range run.Nodes {
+		if len(n.with(Running)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // PeakBytes is the most memory that the ranks of the node needed at one time:
 // what was used under the cgroup's limit, which counts the launcher and the
 // kernel's part too, or where no cgroup limits them, the private memory of the

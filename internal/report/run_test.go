@@ -130,8 +130,11 @@ func (s script) record(t testing.TB) []*blackbox.File {
 			w.Close(began.Add(until), "")
 		}
 	}
-	files, errs := blackbox.ReadDir(dir)
-	require.Empty(t, errs)
+	var files []*blackbox.File
+	for f, err := range blackbox.Files(dir) {
+		require.NoError(t, err)
+		files = append(files, f)
+	}
 	for _, f := range files {
 		f.Held = false // the Writers of this test live
 		f.Header.Locked = true

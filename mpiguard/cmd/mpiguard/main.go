@@ -5,6 +5,8 @@
 //	mpiguard explain -pid 1234        of a running process
 //	mpiguard explain -capture DIR     saves the files that decide, for a report
 //	mpiguard explain -root DIR        the budget on a machine that was saved
+//	mpiguard report DIR               the story of a run that was recorded
+//	mpiguard recommend DIR...         how much memory to ask for, by recorded runs
 //
 // The exit code is 0, 1 when something failed, or 2 for a wrong command line.
 package main
@@ -22,6 +24,9 @@ import (
 // cli are the subcommands, one file each.
 type cli struct {
 	Explain explain `cmd:"" help:"Show what limits the memory of a process, and why."`
+
+	Report    reportCommand    `cmd:"" help:"Tell the story of a run of what its ranks recorded: who died, of what, who held how much."`
+	Recommend recommendCommand `cmd:"" help:"Say how much memory to ask for, by recorded runs."`
 }
 
 // streams are where a subcommand writes to.
