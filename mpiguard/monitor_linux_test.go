@@ -18,6 +18,7 @@ import (
 
 	"github.com/mpiguard/mpiguard/internal/lab"
 	"github.com/mpiguard/mpiguard/internal/lab/memgroup"
+	"github.com/mpiguard/mpiguard/internal/lab/vm"
 )
 
 // sleeper starts a process in a group that does nothing, and returns its pid.
@@ -105,14 +106,15 @@ func TestRefreshSeesChanges(t *testing.T) {
 	assert.NotEqual(t, id, hardLimit(t, b, other.Path()).id)
 
 	// A group of the same name is another group.
-	inner, err := other.Child("same", lab.Limits{MaxBytes: 32 * mib})
+	parent := lab.NewGroup(t, lab.Limits{})
+	inner, err := parent.Child("same", lab.Limits{MaxBytes: 32 * mib})
 	require.NoError(t, err)
 	join(inner)
 	b, _ = m.refresh()
 	first := hardLimit(t, b, inner.Path()).id
 	join(other)
 	require.NoError(t, os.Remove(inner.Dir()))
-	inner, err = other.Child("same", lab.Limits{MaxBytes: 48 * mib})
+	inner, err = parent.Child("same", lab.Limits{MaxBytes: 48 * mib})
 	require.NoError(t, err)
 	join(inner)
 	b, changed = m.refresh()
@@ -288,4 +290,64 @@ func TestDeniedReads(t *testing.T) {
 	assert.Contains(t, string(out), "memory.max: permission denied")
 	assert.Contains(t, string(out), "memory.stat: permission denied")
 	assert.Equal(t, 1, strings.Count(string(out), "memory.max: permission denied"), "said once")
+}
+
+// memory.high below memory.max, a threaded group, and a group to which memory
+// was not handed down, which version 2 alone has.
+func TestGroupsOfVersion2(t *testing.T) {
+	const high, limit = 128 << 20, 256 << 20
+	g := lab.NewGroup(t, lab.Limits{})
+	if g.Version() != 2 {
+		t.Skip("memory is on cgroup v1 here: TestLabMonitorOnVersion2 runs this in a virtual machine")
+	}
+	top, err := g.Child("job", lab.Limits{MaxBytes: limit, HighBytes: high})
+	require.NoError(t, err)
+	leaf, err := top.Child("rank", lab.Limits{})
+	require.NoError(t, err)
+	pid := sleeper(t, leaf, "head -c 200000000 /dev/zero > "+filepath.Join(t.TempDir(), "cached"))
+
+	b := DetectBudget(Machine{PID: pid})
+	require.NotNil(t, b.Binding())
+	assert.Equal(t, "cgroup v2 memory.high", b.Binding().Source)
+	assert.Equal(t, top.Path(), b.Binding().Path)
+	assert.Equal(t, KindSoft, b.Binding().Kind)
+	assert.Equal(t, int64(high), b.LimitBytes())
+	assert.Equal(t, int64(limit), hardLimit(t, b, top.Path()).LimitBytes)
+	assert.Positive(t, b.Binding().Throttled, "page cache passed the limit")
+	assert.Zero(t, b.Binding().Killed)
+	assert.Contains(t, b.Explain(), "throttled")
+	assert.Less(t, b.Binding().UsedBytes, int64(high/2), "page cache does not count")
+
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(leaf.Dir(), name), []byte(text), 0o644))
+	}
+	require.NoError(t, os.Mkdir(filepath.Join(leaf.Dir(), "threads"), 0o755))
+	write("threads/cgroup.type", "threaded")
+	write("threads/cgroup.threads", strconv.Itoa(pid))
+	b = DetectBudget(Machine{PID: pid})
+	assert.Equal(t, leaf.Path(), b.Constraints[0].Path)
+	assert.Equal(t, int64(high), b.LimitBytes())
+	assert.Contains(t, strings.Join(b.Notes, "\n"), "threads is a threaded group")
+
+	write("cgroup.threads", strconv.Itoa(pid))
+	require.NoError(t, os.Remove(filepath.Join(leaf.Dir(), "threads")))
+
+	plain, err := g.Child("plain", lab.Limits{MaxBytes: limit})
+	require.NoError(t, err)
+	sub := filepath.Join(plain.Dir(), "sub")
+	require.NoError(t, os.Mkdir(sub, 0o755))
+	other := sleeper(t, plain, "true")
+	require.NoError(t, os.WriteFile(filepath.Join(sub, "cgroup.procs"), []byte(strconv.Itoa(other)), 0o644))
+	b = DetectBudget(Machine{PID: other})
+	assert.Equal(t, plain.Path(), b.Constraints[0].Path)
+	assert.Equal(t, int64(limit), b.LimitBytes())
+	assert.Contains(t, strings.Join(b.Notes, "\n"), "memory controller not available at "+plain.Path()+"/sub")
+}
+
+// The tests of real groups once more, with cgroup v2 alone.
+func TestLabMonitorOnVersion2(t *testing.T) {
+	r := lab.VM(t, vm.Config{}, os.Args[0], "-test.v",
+		"-test.run=^(TestLimitTwoLevelsUp|TestRefreshSeesChanges|TestSampleAgreesWithRefresh|TestKillsAreCounted|TestGroupsOfVersion2)$")
+	assert.Zero(t, r.Exit, "%s%s", r.Stdout, r.Stderr)
+	assert.Equal(t, 5, strings.Count(r.Stdout, "--- PASS"), "%s%s", r.Stdout, r.Stderr)
 }
