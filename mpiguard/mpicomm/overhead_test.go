@@ -71,6 +71,7 @@ func measureOverhead(t *testing.T) {
 		var bares, ours, more []time.Duration
 		m.bare(times)
 		m.ours(times)
+		assert.Zero(t, testing.AllocsPerRun(100, func() { m.ours(1) }), "allocations")
 		for range pairs {
 			t0 := time.Now()
 			m.bare(times)
