@@ -21,6 +21,18 @@ type Config struct {
 	// terminator on every line: a slice without one is a piece that goes on in
 	// the next, or the end of the input.
 	SplitLongLines bool
+	// ReadAhead reads the next chunk into a second buffer, in a goroutine, while
+	// the loop works on the present one. It pays where reading takes long: a
+	// network, a decompressor. There is no reading ahead while GOMAXPROCS is 1 or
+	// the level is high, nor without room in the account for the buffer. Leaving the
+	// loop waits for a Read that is under way.
+	ReadAhead bool
+	// Mmap maps an *os.File that a span is read of, a chunk at a time, instead of
+	// copying it. The loop must not change what it is yielded, and the file must not
+	// shrink while it is read: the loop may then read zeroes, after which an error
+	// follows, or be killed by SIGBUS. Pages of the file are not charged, as the
+	// kernel can drop them. Without effect outside Linux.
+	Mmap bool
 }
 
 // withDefaults returns c with every field set.

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"math"
 	"unsafe"
-
-	"github.com/mpiguard/mpiguard/internal/invariants"
 )
 
 // Lines yields the lines of r without their terminators. A line ends with "\n" or
@@ -132,9 +129,8 @@ func lineBlocks(ctx context.Context, src *source, cfg Config, before *int64, yie
 	}
 	// Room for the terminator, and for the read that finds no more.
 	most := cfg.MaxLineBytes + 1
-	w := newWindow(cfg, min(src.left, math.MaxInt64-1)+1)
-	defer w.free()
-	carry := int64(0) // bytes at the front of the window, without a '\n'
+	in := newFeed(src, cfg, false)
+	defer in.close()
 	fail := func(offset int64, err error) error {
 		e := &Error{OffsetBytes: offset, Err: err}
 		if before != nil {
@@ -142,46 +138,45 @@ func lineBlocks(ctx context.Context, src *source, cfg Config, before *int64, yie
 		}
 		return e
 	}
+	var rest []byte // of the data: a line without its end
+	grow := int64(0)
 	for {
 		if err := ctx.Err(); err != nil {
-			return fail(src.offset, err)
+			return fail(in.offset(), err)
 		}
-		buf, err := w.next(ctx, carry)
-		if err != nil {
-			return fail(src.offset, err)
+		data, full, err := in.next(ctx, rest, grow)
+		if data == nil && err != nil && err != io.EOF {
+			return fail(in.offset()-int64(len(rest)), err)
 		}
-		m, err := src.read(buf[carry:])
-		fill := carry + int64(m)
-		end := carry + int64(bytes.LastIndexByte(buf[carry:fill], '\n')) + 1
-		switch {
-		case end > carry: // there is a '\n'
+		end := bytes.LastIndexByte(data[len(rest):], '\n') + 1
+		switch size := int64(len(data)); {
+		case end > 0:
+			end += len(rest)
 		case err == io.EOF:
-			end = fill
-		case fill == most && cfg.SplitLongLines:
-			end = cfg.MaxLineBytes
-		default:
-			end = 0
+			end = len(data)
+		case size >= most && cfg.SplitLongLines:
+			end = int(cfg.MaxLineBytes)
 		}
+		rest, grow = data[end:], 0
 		if end > 0 {
-			if !yield(buf[:end:end]) {
+			if err == nil {
+				in.ahead(rest)
+			}
+			if !yield(data[:end:end]) {
 				return nil
 			}
-			fill = int64(copy(buf, buf[end:fill]))
-			invariants.Poison(buf[fill:max(fill, end)])
 		}
-		carry = fill
+		begun := in.offset() - int64(len(rest))
 		switch {
 		case err == io.EOF:
 			return nil
 		case err != nil:
-			return fail(src.offset, err)
-		case carry < int64(len(buf)):
-		case carry < most:
-			if err := w.grow(ctx, most); err != nil {
-				return fail(src.offset-carry, err)
-			}
+			return fail(in.offset(), err)
+		case !full || end > 0:
+		case int64(len(data)) < most:
+			grow = min(2*int64(len(data)), most)
 		default:
-			return fail(src.offset-carry, fmt.Errorf("%w: no end within %d bytes", ErrLineTooLong, cfg.MaxLineBytes))
+			return fail(begun, fmt.Errorf("%w: no end within %d bytes", ErrLineTooLong, cfg.MaxLineBytes))
 		}
 	}
 }

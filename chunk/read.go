@@ -5,8 +5,6 @@ import (
 	"io"
 	"iter"
 	"math"
-
-	"github.com/mpiguard/mpiguard/internal/invariants"
 )
 
 // Read yields the contents of r in chunks. Each but the last is as long as the
@@ -14,7 +12,7 @@ import (
 // is yielded before that error.
 func Read(ctx context.Context, r io.Reader, cfg Config) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		if err := read(ctx, newSource(r), cfg, yield); err != nil {
+		if err := read(ctx, newSource(r), cfg, 1, yield); err != nil {
 			yield(nil, err)
 		}
 	}
@@ -27,7 +25,7 @@ func ReadAt(ctx context.Context, ra io.ReaderAt, span Span, cfg Config) iter.Seq
 	return func(yield func([]byte, error) bool) {
 		err := span.valid(math.MaxInt64)
 		if err == nil {
-			err = read(ctx, newSpanSource(ra, span), cfg, yield)
+			err = read(ctx, newSpanSource(ra, span), cfg, 1, yield)
 		}
 		if err != nil {
 			yield(nil, err)
@@ -35,8 +33,8 @@ func ReadAt(ctx context.Context, ra io.ReaderAt, span Span, cfg Config) iter.Seq
 	}
 }
 
-// read yields chunks and returns the error to yield last.
-func read(ctx context.Context, src *source, cfg Config, yield func([]byte, error) bool) error {
+// read yields whole units of the input, and returns the error to yield last.
+func read(ctx context.Context, src *source, cfg Config, unit int64, yield func([]byte, error) bool) error {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return err
@@ -44,28 +42,33 @@ func read(ctx context.Context, src *source, cfg Config, yield func([]byte, error
 	if src.left == 0 {
 		return nil
 	}
-	w := newWindow(cfg, src.left)
-	defer w.free()
+	in := newFeed(src, cfg, true)
+	defer in.close()
+	var rest []byte // less than a unit
+	grow := int64(0)
 	for {
 		if err := ctx.Err(); err != nil {
-			return &Error{OffsetBytes: src.offset, Err: err}
+			return &Error{OffsetBytes: in.offset(), Err: err}
 		}
-		buf, err := w.next(ctx, 0)
-		if err != nil {
-			return &Error{OffsetBytes: src.offset, Err: err}
+		data, _, err := in.next(ctx, rest, grow)
+		end := len(data) - int(int64(len(data))%unit)
+		rest = data[end:]
+		if grow = 0; int64(len(data)) < unit {
+			grow = unit
 		}
-		n, err := src.fill(buf)
-		if n > 0 {
-			if !yield(buf[:n:n], nil) {
+		if end > 0 {
+			if err == nil {
+				in.ahead(rest)
+			}
+			if !yield(data[:end:end], nil) {
 				return nil
 			}
-			invariants.Poison(buf[:n])
 		}
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
-			return &Error{OffsetBytes: src.offset, Err: err}
+			return &Error{OffsetBytes: in.offset(), Err: err}
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (s *Sizer) Next() int64 {
 	if s.limits.min == s.limits.max {
 		return s.limits.min
 	}
-	in := reading{s.acct.HeadroomBytes(), s.acct.Level()}
+	in := readings{s.acct.HeadroomBytes(), s.acct.Level()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state = s.state.next(in, s.limits)
@@ -116,9 +116,9 @@ func (l limits) clamp(n int64) int64 { return min(max(n, l.min), l.max) }
 
 func (l limits) start() state { return state{bytes: l.clamp(startBytes)} }
 
-// reading is what a step looks at. The headroom is what is left with the present
+// readings are what a step looks at. The headroom is what is left with the present
 // chunk in memory.
-type reading struct {
+type readings struct {
 	headroomBytes int64
 	level         level.Level
 }
@@ -130,7 +130,7 @@ type state struct {
 }
 
 // next is one step: a pure function of what was and what is read.
-func (s state) next(in reading, l limits) state {
+func (s state) next(in readings, l limits) state {
 	free := max(in.headroomBytes, 0)
 	if sum := free + s.bytes; sum > free {
 		free = sum // the present chunk makes way for the next one

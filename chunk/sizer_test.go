@@ -47,21 +47,21 @@ func TestSizerSteps(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		from state
-		in   reading
+		in   readings
 		want int64
 	}{
-		{"rests before it grows", state{mib, 0}, reading{plenty, level.Normal}, mib},
-		{"grows after a rest", state{mib, calm}, reading{plenty, level.Normal}, 2 * mib},
-		{"not above the maximum", state{16 * mib, calm}, reading{plenty, level.Normal}, 16 * mib},
-		{"not when elevated", state{mib, calm}, reading{plenty, level.Elevated}, mib},
-		{"not into the last headroom", state{mib, calm}, reading{7*mib - 1, level.Normal}, mib},
-		{"just into the headroom", state{mib, calm}, reading{7 * mib, level.Normal}, 2 * mib},
-		{"halves when high", state{mib, calm}, reading{plenty, level.High}, 512 * kib},
-		{"least when critical", state{16 * mib, calm}, reading{plenty, level.Critical}, 64 * kib},
-		{"falls with the headroom", state{16 * mib, calm}, reading{mib, level.Normal}, 4 * mib},
-		{"the lower of both", state{16 * mib, calm}, reading{0, level.High}, 4 * mib},
-		{"not below the minimum", state{64 * kib, calm}, reading{0, level.High}, 64 * kib},
-		{"negative headroom", state{mib, 0}, reading{-5, level.Normal}, 256 * kib},
+		{"rests before it grows", state{mib, 0}, readings{plenty, level.Normal}, mib},
+		{"grows after a rest", state{mib, calm}, readings{plenty, level.Normal}, 2 * mib},
+		{"not above the maximum", state{16 * mib, calm}, readings{plenty, level.Normal}, 16 * mib},
+		{"not when elevated", state{mib, calm}, readings{plenty, level.Elevated}, mib},
+		{"not into the last headroom", state{mib, calm}, readings{7*mib - 1, level.Normal}, mib},
+		{"just into the headroom", state{mib, calm}, readings{7 * mib, level.Normal}, 2 * mib},
+		{"halves when high", state{mib, calm}, readings{plenty, level.High}, 512 * kib},
+		{"least when critical", state{16 * mib, calm}, readings{plenty, level.Critical}, 64 * kib},
+		{"falls with the headroom", state{16 * mib, calm}, readings{mib, level.Normal}, 4 * mib},
+		{"the lower of both", state{16 * mib, calm}, readings{0, level.High}, 4 * mib},
+		{"not below the minimum", state{64 * kib, calm}, readings{0, level.High}, 64 * kib},
+		{"negative headroom", state{mib, 0}, readings{-5, level.Normal}, 256 * kib},
 	} {
 		got := c.from.next(c.in, l)
 		assert.Equal(t, c.want, got.bytes, c.name)

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package chunk
+
+func newMapping(*source, *Sizer) (feed, bool) { return nil, false }
