@@ -1,0 +1,43 @@
+package mpiguard
+
+import "time"
+
+// Stats are figures of a guard for monitoring: counters since New, and the ranks
+// of the node as they last wrote themselves into the node's ledger.
+type Stats struct {
+	Rank, Size int
+	// Node are the live ranks of this node, in rising order. Ranks of one process
+	// have one entry, that of the lowest; where the node has no ledger it is the
+	// entry of this rank alone.
+	Node []NodeRank
+	// Reservations is how many this rank has open.
+	Reservations int
+	// ChunkBytes is the size of the last chunk that was read under an account of
+	// this rank, 0 if there was none.
+	ChunkBytes int64
+	// Transitions counts the changes to each level.
+	Transitions [Critical + 1]uint64
+	// OOMKills is how many processes the kernel killed for memory in the cgroups
+	// of this process since New, UnknownBytes where that cannot be read.
+	OOMKills int64
+	// Survey and Pulse time these collectives: where a rank is late, all wait.
+	Survey, Pulse CollectiveStats
+}
+
+// NodeRank is one rank of a node as its ledger has it.
+type NodeRank struct {
+	Rank, PID int
+	Level     Level
+	// AnonBytes is the private memory of its process.
+	AnonBytes, ReservedBytes, HeadroomBytes int64
+}
+
+// CollectiveStats are the calls of one collective.
+type CollectiveStats struct {
+	Count uint64
+	Total time.Duration
+	// SlowestRank entered the last call latest, by Lag after the first; -1 where
+	// that is not known. Clocks of different nodes may differ by more than that.
+	SlowestRank int
+	Lag         time.Duration
+}
