@@ -26,7 +26,8 @@ type rank struct {
 	*Slot
 	w    *world
 	step func()
-	once bool // ask once, not twice, which has too many orders to try all
+	turn uint64 // the ticket, or noTicket
+	once bool   // ask once, not twice, which has too many orders to try all
 
 	// The most that was promised in each slot, and used, during the request under
 	// way. The sum of slots is no snapshot: what moves from one to another may be
@@ -89,6 +90,30 @@ func use(need, want int64) script {
 	}
 }
 
+// wait draws a ticket and tries a few times.
+func wait(need int64) script {
+	return func(r *rank) {
+		r.turn = r.ledger.tickets.Add(1)
+		r.need.Store(need)
+		r.step()
+		r.ticket.Store(r.turn)
+		granted := false
+		for range 3 {
+			r.step()
+			if _, granted = r.tryTake(need, need); granted {
+				break
+			}
+		}
+		r.ticket.Store(0)
+		r.turn = noTicket
+		r.step()
+		if granted {
+			r.w.held -= need
+			r.Give(need)
+		}
+	}
+}
+
 // tryTake counts what is granted, and looks whether a refusal was right: a request is
 // refused for what is promised and used, never for what others wish for.
 func (r *rank) tryTake(need, want int64) (int64, bool) {
@@ -98,7 +123,7 @@ func (r *rank) tryTake(need, want int64) (int64, bool) {
 	if r.once {
 		request = r.ask
 	}
-	n, err := request(need, want, noTicket)
+	n, err := request(need, want, r.turn)
 	if err != nil {
 		if err.(*Refused).Reason == Short && need <= r.least() {
 			r.w.err = fmt.Errorf("with room for %d at any time: %w", r.least(), err)
@@ -118,10 +143,7 @@ type interleaver struct {
 }
 
 func newInterleaver(t *testing.T, ranks int) *interleaver {
-	most := 1
-	if long {
-		most = 2
-	}
+	most := oftenOr(1, 2)
 	in := &interleaver{}
 	base := InProcess(ranks)
 	t.Cleanup(func() { base.Close() })
@@ -138,7 +160,7 @@ func newInterleaver(t *testing.T, ranks int) *interleaver {
 		})
 		require.NoError(t, err)
 		t.Cleanup(s.Close)
-		in.ranks = append(in.ranks, &rank{Slot: s, w: &in.w})
+		in.ranks = append(in.ranks, &rank{Slot: s, w: &in.w, turn: noTicket})
 	}
 	return in
 }
@@ -232,21 +254,22 @@ func TestEveryInterleaving(t *testing.T) {
 	}
 }
 
-// TestRandomInterleavings runs four ranks that take and give a few times each.
+// TestRandomInterleavings runs four ranks that take, wait and give a few times
+// each.
 func TestRandomInterleavings(t *testing.T) {
 	in := newInterleaver(t, 4)
-	runs := 10000
-	if long {
-		runs = 2_000_000
-	}
-	for seed := range uint64(runs) {
+	for seed := range uint64(oftenOr(3000, 2_000_000)) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		scripts := make([]script, len(in.ranks))
 		for i := range scripts {
 			scripts[i] = func(r *rank) {
 				for range 3 {
 					need := rnd.Int64N(8)
-					use(need, need+rnd.Int64N(4))(r)
+					if rnd.IntN(3) == 0 {
+						wait(need)(r)
+					} else {
+						use(need, need+rnd.Int64N(4))(r)
+					}
 				}
 			}
 		}

@@ -18,10 +18,11 @@
 // byte is counted twice for a moment, as wish and as promise or as promise and as
 // use, and is never missed.
 //
-// A request is refused only for what is promised and used. While the wishes of
-// others decide it, the lower slot keeps its wish and looks again; a higher slot
-// takes its wish back first. Both give up after 50 µs, which a process that
-// was stopped in the middle can make necessary.
+// A request is refused only for what is promised and used, and after a second
+// look. While the wishes of others decide it, who comes first keeps its wish and
+// looks again: those who wait, in the order of their tickets, then the others, in
+// that of their slots. The rest take their wish back and look again. All give up
+// after 50 µs, which a process that was stopped in the middle can make necessary.
 //
 // Who waits puts a ticket and its need into its slot. Those who come later leave
 // that need free, in the constraints that they share with it, so a large request

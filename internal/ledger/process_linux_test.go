@@ -37,14 +37,14 @@ func mapTally(fd int) (*tally, error) {
 }
 
 // start starts a process in a role.
-func start(t testing.TB, f *os.File, o order) *exec.Cmd {
+func start(t testing.TB, f *os.File, o order, more ...*os.File) *exec.Cmd {
 	t.Helper()
 	text, err := json.Marshal(o)
 	require.NoError(t, err)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), roleVariable+"="+string(text))
 	cmd.Stderr = os.Stderr
-	cmd.ExtraFiles = []*os.File{f}
+	cmd.ExtraFiles = append([]*os.File{f}, more...)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()

@@ -5,11 +5,11 @@ import (
 	"math/bits"
 )
 
-// noTicket is the ticket of one who does not wait, beforeTicket that of the first
-// to wait in this process while it has not drawn one.
+// Tickets are served in rising order. One who has begun to wait but drew none yet
+// has freshTicket, and comes before those who do not wait.
 const (
-	noTicket     = 0
-	beforeTicket = math.MaxUint64
+	freshTicket = math.MaxUint64 - 1
+	noTicket    = math.MaxUint64
 )
 
 // scan is what an asker knows: for each of its constraints the room if nothing
@@ -19,8 +19,9 @@ type scan struct {
 	untouched []int64 // the asker's own included
 	wishes    []int64 // of the others
 	queue     []int64 // what others wait for who come before the asker
+	both      []int64 // what is in wishes and in queue
 	line      int64   // what others wait for in the asker's process
-	lower     uint64  // constraints in which a lower slot has a wish
+	before    uint64  // constraints with a wish of one who comes before the asker
 
 	shares []share // by slot, made when the first slot differs from ours
 }
@@ -29,9 +30,9 @@ type scan struct {
 type share struct{ digest, mask uint64 }
 
 func newScan(constraints int) scan {
-	sums := make([]int64, 4*constraints)
+	sums := make([]int64, 5*constraints)
 	part := func(i int) []int64 { return sums[i*constraints : (i+1)*constraints : (i+1)*constraints] }
-	return scan{room: part(0), untouched: part(1), wishes: part(2), queue: part(3)}
+	return scan{room: part(0), untouched: part(1), wishes: part(2), queue: part(3), both: part(4)}
 }
 
 // sum adds up the slots for the holder of a ticket.
@@ -40,12 +41,13 @@ func (s *Slot) sum(ticket uint64) {
 	clear(c.untouched)
 	clear(c.wishes)
 	clear(c.queue)
-	c.lower = 0
+	clear(c.both)
+	c.before = 0
 	c.line = 0
 	if ticket == noTicket {
 		c.line = s.line.need()
 	}
-	var all struct{ untouched, wishes, queue int64 } // of the slots like ours
+	var all struct{ untouched, wishes, queue, both int64 } // of the slots like ours
 	for i := range s.ledger.entries {
 		e := &s.ledger.entries[i]
 		digest := e.digest.Load()
@@ -58,10 +60,13 @@ func (s *Slot) sum(ticket uint64) {
 		s.ledger.step()
 		untouched := e.untouched.Load()
 		s.ledger.step()
-		queue := int64(0)
-		if t := e.ticket.Load(); t != 0 && (ticket == noTicket || t < ticket) {
-			queue = max(0, e.need.Load()-wish)
+		theirs, queue := e.ticket.Load(), int64(0)
+		if theirs == 0 {
+			theirs = noTicket
+		} else if theirs < ticket {
+			queue = e.need.Load()
 		}
+		both := min(wish, queue)
 		if wish|untouched|queue == 0 {
 			continue
 		}
@@ -70,6 +75,7 @@ func (s *Slot) sum(ticket uint64) {
 			all.untouched = add(all.untouched, untouched)
 			all.wishes = add(all.wishes, wish)
 			all.queue = add(all.queue, queue)
+			all.both = add(all.both, both)
 		} else {
 			mask = s.sharedWith(i, digest)
 			for m := mask; m != 0; m &= m - 1 {
@@ -77,10 +83,11 @@ func (s *Slot) sum(ticket uint64) {
 				c.untouched[k] = add(c.untouched[k], untouched)
 				c.wishes[k] = add(c.wishes[k], wish)
 				c.queue[k] = add(c.queue[k], queue)
+				c.both[k] = add(c.both[k], both)
 			}
 		}
-		if wish > 0 && i < s.index {
-			c.lower |= mask
+		if wish > 0 && (theirs < ticket || theirs == ticket && i < s.index) {
+			c.before |= mask
 		}
 	}
 	own := s.untouched.Load()
@@ -90,6 +97,7 @@ func (s *Slot) sum(ticket uint64) {
 			c.untouched[k] = add(c.untouched[k], all.untouched)
 			c.wishes[k] = add(c.wishes[k], all.wishes)
 			c.queue[k] = add(c.queue[k], all.queue)
+			c.both[k] = add(c.both[k], all.both)
 		}
 	}
 }
@@ -126,7 +134,7 @@ type verdict struct {
 	later int64                          // could be granted if those who wish now take nothing
 	room  int64                          // could be granted if no one else asked
 	binds struct{ now, later, room int } // the constraints that set the three
-	lower bool                           // a lower slot has a wish where now is too little
+	yield bool                           // one who comes before the asker wishes for what it needs
 }
 
 // weigh applies a scan to a request of one that holds some bytes already.
@@ -138,16 +146,18 @@ func (c *scan) weigh(need, held, minimum int64) verdict {
 	return v
 }
 
-// total grants at most so much.
+// total weighs for one who can have so much at most, and comes after those who
+// wait or, if not queued, does not.
 func (c *scan) total(need, most int64, queued bool) verdict {
 	v := verdict{now: most, later: most, room: most}
 	for k := range c.room {
 		room := sub(c.room[k], c.untouched[k])
-		later := sub(room, c.line)
+		later, wishes := sub(room, c.line), c.wishes[k]
 		if queued {
 			later = sub(later, c.queue[k])
+			wishes -= c.both[k]
 		}
-		now := sub(later, c.wishes[k])
+		now := sub(later, wishes)
 		if room < v.room {
 			v.room, v.binds.room = room, k
 		}
@@ -157,8 +167,8 @@ func (c *scan) total(need, most int64, queued bool) verdict {
 		if now < v.now {
 			v.now, v.binds.now = now, k
 		}
-		if now < need && c.lower&(1<<k) != 0 {
-			v.lower = true
+		if now < need && c.before&(1<<k) != 0 {
+			v.yield = true
 		}
 	}
 	return v

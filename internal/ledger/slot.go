@@ -145,6 +145,7 @@ func (s *Slot) Close() {
 	s.closeOnce.Do(func() {
 		s.mu.Lock()
 		s.ended = true
+		s.held, s.touched = 0, 0
 		s.mu.Unlock()
 		close(s.done)
 		s.ledger.backing.ring(s.index)
@@ -157,28 +158,30 @@ func (s *Slot) Close() {
 	})
 }
 
-// open calls f with s locked, unless s was closed.
-func (s *Slot) open(f func()) bool {
+// lock locks s.mu, unless s was closed. While it is locked the table is there.
+func (s *Slot) lock() bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.ended {
-		f()
+	if s.ended {
+		s.mu.Unlock()
+		return false
 	}
-	return !s.ended
+	return true
 }
 
 // Give returns n bytes of those held; of what remains, as much as possible counts
 // as touched. It panics if n is negative or above what is held.
 func (s *Slot) Give(n int64) {
-	s.open(func() {
-		if n < 0 || n > s.held {
-			panic(fmt.Sprintf("ledger: Give: %d of %d bytes", n, s.held))
-		}
-		s.held -= n
-		s.touched = min(s.touched, s.held)
-		s.publish()
-		s.ledger.ringWaiting()
-	})
+	if !s.lock() {
+		return
+	}
+	defer s.mu.Unlock()
+	if n < 0 || n > s.held {
+		panic(fmt.Sprintf("ledger: Give: %d of %d bytes", n, s.held))
+	}
+	s.held -= n
+	s.touched = min(s.touched, s.held)
+	s.publish()
+	s.ledger.ringWaiting()
 }
 
 // Touch moves delta bytes of those held from untouched to touched, or back if
@@ -186,19 +189,13 @@ func (s *Slot) Give(n int64) {
 // touched must have been measured as used before; what will cease to be used must
 // be moved back before it does.
 func (s *Slot) Touch(delta int64) (touchedBytes int64) {
-	s.open(func() {
-		switch {
-		case delta > s.held-s.touched:
-			s.touched = s.held
-		case delta < -s.touched:
-			s.touched = 0
-		default:
-			s.touched += delta
-		}
-		s.publish()
-		touchedBytes = s.touched
-	})
-	return touchedBytes
+	if !s.lock() {
+		return 0
+	}
+	defer s.mu.Unlock()
+	s.touched += min(max(delta, -s.touched), s.held-s.touched)
+	s.publish()
+	return s.touched
 }
 
 // publish shows the others what s.mu guards. It is the owner alone who stores.
@@ -206,9 +203,27 @@ func (s *Slot) publish() { s.untouched.Store(s.held - s.touched) }
 
 // Bytes returns what is held, and how much of it is touched.
 func (s *Slot) Bytes() (held, touched int64) {
-	s.open(func() { held, touched = s.held, s.touched })
-	return held, touched
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held, s.touched
 }
 
 // Publish shows the row to the others. Its Slot is not used.
-func (s *Slot) Publish(r Row) { s.open(func() { s.show(r) }) }
+func (s *Slot) Publish(r Row) {
+	if s.lock() {
+		s.show(r)
+		s.mu.Unlock()
+	}
+}
+
+// Untouched stores in sums[i], for the constraint with Member.IDs[i], what the
+// slots under it, this one included, hold untouched. It makes no system call.
+func (s *Slot) Untouched(sums []int64) {
+	s.taking.Lock() // for which Close waits
+	defer s.taking.Unlock()
+	if s.lock() {
+		s.mu.Unlock()
+		s.sum(noTicket)
+		copy(sums, s.scan.untouched)
+	}
+}

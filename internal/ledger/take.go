@@ -54,20 +54,21 @@ func (s *Slot) take(need, want int64, ticket uint64) (int64, error) {
 	s.taking.Lock()
 	defer s.taking.Unlock()
 	n, err := s.ask(need, want, ticket)
-	if refused := (*Refused)(nil); errors.As(err, &refused) {
-		s.ledger.sweep()
-		s.ledger.backing.yield()
-		n, err = s.ask(need, want, ticket)
+	if err == nil || errors.Is(err, ErrClosed) {
+		return n, err
 	}
-	return n, err
+	s.ledger.sweep()
+	s.ledger.backing.yield()
+	return s.ask(need, want, ticket)
 }
 
 // ask states the wish, and grants what can be granted of it.
 func (s *Slot) ask(need, want int64, ticket uint64) (int64, error) {
-	held := int64(0)
-	if !s.open(func() { held = s.held }) {
+	if !s.lock() {
 		return 0, ErrClosed
 	}
+	held := s.held
+	s.mu.Unlock()
 	defer s.wish.Store(0) // by then a grant is published
 	var lookAgain func() bool
 	for {
@@ -81,7 +82,7 @@ func (s *Slot) ask(need, want int64, ticket uint64) (int64, error) {
 			n := min(want, v.now)
 			return n, s.grant(n)
 		}
-		if v.lower {
+		if v.yield {
 			s.wish.Store(0)
 		}
 		// While the wishes of others decide it, look at the slots alone.
@@ -100,12 +101,12 @@ func (s *Slot) ask(need, want int64, ticket uint64) (int64, error) {
 }
 
 func (s *Slot) grant(n int64) error {
-	if !s.open(func() {
-		s.held += n
-		s.publish()
-		s.ledger.step()
-	}) {
+	if !s.lock() {
 		return ErrClosed
 	}
+	defer s.mu.Unlock()
+	s.held += n
+	s.publish()
+	s.ledger.step()
 	return nil
 }

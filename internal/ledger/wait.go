@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 )
 
@@ -34,9 +35,7 @@ func (s *Slot) Take(ctx context.Context, n int64) error {
 // the latest. If a recall brought nothing a moment ago, or if others of the
 // process wait, it does not recall.
 func (s *Slot) TryRecall(n int64) error {
-	may := false
-	s.open(func() { may = s.backoff.may(time.Now()) })
-	if !may || s.line.need() > 0 {
+	if !s.mayRecall() || s.line.need() > 0 {
 		_, err := s.TryTake(n, n)
 		return err
 	}
@@ -59,7 +58,7 @@ func (s *Slot) wait(ctx context.Context, n int64, enough func() bool) error {
 	if err != nil {
 		return fmt.Errorf("ledger: waiting for %d bytes behind others of the process: %w", n, err)
 	}
-	_, err = s.take(n, n, beforeTicket)
+	_, err = s.take(n, n, freshTicket)
 	if err == nil {
 		return nil
 	}
@@ -73,7 +72,7 @@ func (s *Slot) wait(ctx context.Context, n int64, enough func() bool) error {
 		refused := (*Refused)(nil)
 		switch {
 		case err == nil:
-			s.open(s.backoff.reset)
+			s.recallHelped()
 			return nil
 		case !errors.As(err, &refused) || last:
 			return err
@@ -97,53 +96,73 @@ func (s *Slot) wait(ctx context.Context, n int64, enough func() bool) error {
 
 // queue puts a ticket into the slot, and asks for what lies unused.
 func (s *Slot) queue(n int64) (ticket uint64) {
-	s.open(func() {
+	if s.lock() {
 		ticket = s.ledger.tickets.Add(1)
 		s.entry.need.Store(n)
 		s.ticket.Store(ticket)
-	})
+		s.mu.Unlock()
+	}
 	s.recall(true)
 	return ticket
 }
 
 // unqueue takes the ticket back, and wakes those who waited behind it.
 func (s *Slot) unqueue() {
-	s.open(func() {
+	if s.lock() {
 		s.ticket.Store(0)
 		s.ledger.ringWaiting()
-	})
+		s.mu.Unlock()
+	}
 }
 
 // recall asks every rank to give back what it has unused; not always, if that was
 // done a moment ago.
 func (s *Slot) recall(always bool) {
-	s.open(func() {
-		now := time.Now()
-		if !always && !s.backoff.may(now) {
-			return
+	if !s.lock() {
+		return
+	}
+	defer s.mu.Unlock()
+	now := time.Now()
+	if !always && !s.backoff.may(now) {
+		return
+	}
+	s.backoff.raise(now)
+	s.asked = s.ledger.recalls.Add(1)
+	for i := range s.ledger.entries {
+		if s.ledger.entries[i].digest.Load() != 0 {
+			s.ledger.backing.ring(i)
 		}
-		s.backoff.raise(now)
-		s.asked = s.ledger.recalls.Add(1)
-		for i := range s.ledger.entries {
-			if s.ledger.entries[i].digest.Load() != 0 {
-				s.ledger.backing.ring(i)
-			}
-		}
-	})
+	}
+}
+
+func (s *Slot) mayRecall() bool {
+	if !s.lock() {
+		return false
+	}
+	defer s.mu.Unlock()
+	return s.backoff.may(time.Now())
+}
+
+func (s *Slot) recallHelped() {
+	if s.lock() {
+		s.backoff = backoff{}
+		s.mu.Unlock()
+	}
 }
 
 // answered reports whether every rank has answered the last recall of this slot.
 func (s *Slot) answered() bool {
-	all := true
-	s.open(func() {
-		for i := range s.ledger.entries {
-			e := &s.ledger.entries[i]
-			if e.digest.Load() != 0 && e.acked.Load() < s.asked {
-				all = false
-			}
+	if !s.lock() {
+		return true
+	}
+	defer s.mu.Unlock()
+	for i := range s.ledger.entries {
+		e := &s.ledger.entries[i]
+		if e.digest.Load() != 0 && e.acked.Load() < s.asked {
+			return false
 		}
-	})
-	return all
+	}
+	return true
 }
 
 // listen passes the rings for the slot on.
@@ -160,6 +179,9 @@ func (s *Slot) listen() {
 			signal(s.recalled)
 		}
 		signal(s.woken)
+		// The next call of listen may take this thread away from the scheduler for
+		// a while, with the goroutine that was just woken next in its queue.
+		runtime.Gosched()
 	}
 }
 
@@ -187,17 +209,17 @@ func (s *Slot) Waiting() bool {
 	if s.calm.Load() == heard {
 		return false
 	}
-	waiting := false
-	s.open(func() {
-		for i := range s.ledger.entries {
-			if s.ledger.entries[i].ticket.Load() != 0 {
-				waiting = true
-				return
-			}
+	if !s.lock() {
+		return false
+	}
+	defer s.mu.Unlock()
+	for i := range s.ledger.entries {
+		if s.ledger.entries[i].ticket.Load() != 0 {
+			return true
 		}
-		s.calm.Store(heard)
-	})
-	return waiting
+	}
+	s.calm.Store(heard)
+	return false
 }
 
 // backoff spaces out the recalls of a slot: they cost the others what they keep
@@ -213,5 +235,3 @@ func (b *backoff) raise(now time.Time) {
 	b.gap = min(max(2*b.gap, 10*time.Millisecond), 160*time.Millisecond)
 	b.next = now.Add(b.gap)
 }
-
-func (b *backoff) reset() { *b = backoff{} }
