@@ -58,7 +58,8 @@ type Config struct {
 	// debug, info, warn and error, logs to standard error from that level on.
 	Logger *slog.Logger
 
-	machine Machine // whose limits are read; tests replace it
+	machine  Machine // whose limits are read; tests replace it
+	noLedger bool    // tests: as where processes cannot share memory
 }
 
 const maxEnvBytes = 256 // longer values are junk whatever they say

@@ -24,3 +24,9 @@ func unsetenv(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 }
+
+// WithoutLedger makes the processes of a node use static shares.
+func (c Config) WithoutLedger() Config {
+	c.noLedger = true
+	return c
+}

@@ -42,11 +42,12 @@ func (g *Guard) self() peer {
 	m := g.cfg.machine
 	boot, _ := procfs.BootID(m.Root)
 	start, _ := procfs.StartTime(m.Root, m.PID)
+	namespace, _ := os.Readlink("/proc/self/ns/pid") // in which a PID means something
 	pid := os.Getpid()
 	return peer{
 		kernel:  constraintID(boot),
 		node:    constraintID(boot, host),
-		process: constraintID(boot, host, strconv.Itoa(pid), strconv.FormatUint(start, 10)),
+		process: constraintID(boot, host, namespace, strconv.Itoa(pid), strconv.FormatUint(start, 10)),
 		pid:     int64(pid), host: host, steer: g.cfg.steering(),
 	}
 }

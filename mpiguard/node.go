@@ -25,7 +25,7 @@ func (p *process) offer(peers []peer, me int) ledger.Handle {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	ranks, place := neighbours(peers, me)
-	if len(ranks) == 1 || place != 0 {
+	if len(ranks) == 1 || place != 0 || p.cfg.noLedger {
 		return ledger.Handle{}
 	}
 	if p.ledger == nil {
