@@ -26,8 +26,21 @@ const reservations = 1000
 // MeasureFootprint measures it. No guard may be open, and nothing else run.
 func MeasureFootprint() (f Footprint, err error) {
 	var g *mpiguard.Guard
-	f.GuardBytes = taken(func() { g, err = mpiguard.New(context.Background(), nil, mpiguard.Config{}) })
-	if err != nil {
+	open := func() { g, err = mpiguard.New(context.Background(), nil, mpiguard.Config{}) }
+	// Stacks come in large pieces, which other goroutines then use: the least counts.
+	for range 5 {
+		n := taken(open)
+		if err != nil {
+			return f, err
+		}
+		if err := g.Close(); err != nil {
+			return f, err
+		}
+		if f.GuardBytes == 0 || n < f.GuardBytes {
+			f.GuardBytes = n
+		}
+	}
+	if open(); err != nil {
 		return f, err
 	}
 	defer g.Close()

@@ -41,6 +41,7 @@ type options struct {
 	batch  time.Duration
 	only   *regexp.Regexp
 	raw    string
+	job    int
 }
 
 func main() {
@@ -49,6 +50,7 @@ func main() {
 	flag.DurationVar(&o.batch, "batch", 5*time.Millisecond, "how `LONG` a batch is")
 	only := flag.String("only", "", "the rows whose names match a `REGEXP`")
 	flag.StringVar(&o.raw, "raw", "", "also write each batch to a `FILE`, for benchstat -col /by")
+	flag.IntVar(&o.job, "job", 0, "also run a job of "+jobInput+" `N` times each way, as root")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -77,21 +79,29 @@ func (o options) run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	jobRows, err := o.measureJob(ctx, dir)
+	ofRanks, err := o.measureRanks(ctx, dir)
 	if errors.Is(err, exec.ErrNotFound) {
 		missing = append(missing, "what takes several ranks: "+err.Error())
 	} else if err != nil {
 		return err
 	}
-	for _, m := range jobRows {
+	for _, m := range ofRanks {
 		if o.only.MatchString(m.Name) {
 			rows = append(rows, m)
 		}
 	}
+	memory := ""
+	if o.job > 0 {
+		m, text, err := o.csvJob(ctx, dir)
+		if err != nil {
+			return err
+		}
+		rows, memory = append(rows, m), " "+text
+	}
 	if err := benchmarks.WriteTable(out, rows); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\n%v\n\nMedians of %d rounds with 95 %% intervals. %s\n", footprint, o.rounds, about)
+	fmt.Fprintf(out, "\n%v%s\n\nMedians of %d rounds with 95 %% intervals. %s\n", footprint, memory, o.rounds, about)
 	for _, text := range missing {
 		fmt.Fprintf(out, "\nNot measured here: %s.\n", text)
 	}
@@ -126,22 +136,15 @@ func (o options) measure(ctx context.Context, dir string) (rows []benchmarks.Mea
 	return rows, b.Missing, nil
 }
 
-// measureJob measures what ranks do together.
-func (o options) measureJob(ctx context.Context, dir string) (rows []benchmarks.Measured, err error) {
+// measureRanks measures what ranks do together.
+func (o options) measureRanks(ctx context.Context, dir string) (rows []benchmarks.Measured, err error) {
 	if _, err := exec.LookPath(mpirun.Launcher()); err != nil {
 		return nil, err
 	}
-	where, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
-	if err != nil {
-		return nil, fmt.Errorf("go list -m %s: %w", module, err)
+	if err := build(ctx, dir, "./benchmarks/mpi"); err != nil {
+		return nil, err
 	}
-	program := filepath.Join(dir, "mpi")
-	build := exec.CommandContext(ctx, "go", "build", "-C", strings.TrimSpace(string(where)), "-o", program, "./benchmarks/mpi")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		return nil, fmt.Errorf("%s: %w", build, err)
-	}
-	r, err := mpirun.Run(ctx, mpirun.Config{Ranks: 2, Stderr: os.Stderr}, program, "-rounds", strconv.Itoa(o.rounds))
+	r, err := mpirun.Run(ctx, mpirun.Config{Ranks: 2, Stderr: os.Stderr}, filepath.Join(dir, "mpi"), "-rounds", strconv.Itoa(o.rounds))
 	if err == nil && r.Exit != 0 {
 		err = fmt.Errorf("the job exited with %d", r.Exit)
 	}
@@ -149,6 +152,20 @@ func (o options) measureJob(ctx context.Context, dir string) (rows []benchmarks.
 		return nil, err
 	}
 	return rows, json.Unmarshal([]byte(r.Stdout), &rows)
+}
+
+// build builds a command of the module that is measured, into dir.
+func build(ctx context.Context, dir, pkg string) error {
+	where, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		return fmt.Errorf("go list -m %s: %w", module, err)
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-C", strings.TrimSpace(string(where)), "-o", dir, pkg)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w", cmd, err)
+	}
+	return nil
 }
 
 // machine says where the figures are from, and how busy it was.
