@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"math"
 	"os"
 	"slices"
 	"testing"
@@ -120,7 +121,7 @@ func BenchmarkTakeGiveBeside(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	other := start(b, f, order{Role: "churn", Handle: l.Handle(), Slot: 1, Steps: 1 << 40})
+	other := start(b, f, order{Role: "churn", Handle: l.Handle(), Slot: 1, Steps: math.MaxInt})
 	for y.granted.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}

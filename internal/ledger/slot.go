@@ -22,7 +22,9 @@ type Member struct {
 	Measure func(room []int64)
 	// Recall, unless nil, is called when a rank of the ledger, this one included,
 	// is short, and gives back what is leased but unused. Calls come one at a time
-	// from a goroutine of the slot, for which Close waits.
+	// from a goroutine of the slot, for which Close waits; none comes before the
+	// first call of a method of the slot, so that it can be stored where Recall
+	// finds it.
 	Recall func()
 	// MinimumBytes is what the rank may hold although others wait.
 	MinimumBytes int64
@@ -46,6 +48,7 @@ type Slot struct {
 	mu      sync.Mutex
 	held    int64 // promised, touched or not
 	touched int64 // at most held
+	begun   bool  // a method was called
 	ended   bool
 	backoff backoff // of recalls
 	asked   uint64  // the last recall that was raised here
@@ -158,9 +161,11 @@ func (s *Slot) Close() {
 	})
 }
 
-// lock locks s.mu, unless s was closed. While it is locked the table is there.
+// lock locks s.mu for a method, unless s was closed. While it is locked the table
+// is there.
 func (s *Slot) lock() bool {
 	s.mu.Lock()
+	s.begun = true
 	if s.ended {
 		s.mu.Unlock()
 		return false

@@ -195,7 +195,12 @@ func (s *Slot) answer() {
 			return
 		}
 		recall := s.heard.Load()
-		s.member.Recall()
+		s.mu.Lock()
+		begun := s.begun
+		s.mu.Unlock()
+		if begun {
+			s.member.Recall()
+		}
 		s.acked.Store(recall)
 		s.ledger.ringWaiting()
 	}

@@ -223,6 +223,23 @@ func TestRecall(t *testing.T) {
 	})
 }
 
+// TestRecallNotEarly: the program learns of its slot before the slot calls it.
+func TestRecallNotEarly(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, l *Ledger) {
+		calls := 0
+		a := join(t, l, 0, 100)
+		b, err := l.Join(1, Member{Recall: func() { calls++ }})
+		require.NoError(t, err)
+		require.Error(t, a.TryRecall(101))
+		assert.Zero(t, calls)
+		assert.True(t, a.answered())
+		assert.False(t, b.Waiting())
+		time.Sleep(time.Second)
+		require.Error(t, a.TryRecall(101))
+		assert.Equal(t, 1, calls)
+	})
+}
+
 func TestWaiting(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, l *Ledger) {
 		a, b := join(t, l, 0, 100), join(t, l, 1, 100)
