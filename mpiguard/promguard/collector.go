@@ -16,8 +16,11 @@ import (
 
 // Guard is what a Collector reads; *mpiguard.Guard is one.
 type Guard interface {
+	// Usage measures the memory of the process.
 	Usage() mpiguard.Usage
+	// Budget is what limits it.
 	Budget() *mpiguard.Budget
+	// Stats are the counters, and the ranks of the node.
 	Stats() mpiguard.Stats
 }
 
