@@ -51,6 +51,7 @@ func TestRankConformance(t *testing.T) {
 	rank(t)
 	assert.Equal(t, "MPI_THREAD_MULTIPLE", mpicomm.ThreadLevel())
 	commtest.TestMessenger(t, fresh[mpiguard.Messenger])
+	commtest.TestGuard(t, fresh[mpiguard.Comm])
 }
 
 func patient(t *testing.T) context.Context {
@@ -186,9 +187,11 @@ func TestMainThread(t *testing.T) {
 
 func TestMainConformance(t *testing.T) {
 	rank(t)
-	commtest.TestComm(t, func(f func(mpiguard.Comm) error) error {
+	run := func(f func(mpiguard.Comm) error) error {
 		return runOnMain(func() error { return fresh(f) })
-	})
+	}
+	commtest.TestComm(t, run)
+	commtest.TestGuard(t, run) // whose background work keeps off MPI
 }
 
 // TestStopped is the last thing that its ranks do.
