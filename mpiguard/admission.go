@@ -94,9 +94,9 @@ func (p *process) Give(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.slot.Give(n)
-	h := p.holdings()
-	p.meter.release(h)
-	p.touch(h)
+	p.held = p.holdings()
+	p.meter.release(p.held)
+	p.touch()
 }
 
 // Waiting implements lease.Source.

@@ -104,25 +104,42 @@ func (g *Guard) collective(ctx context.Context, op string, exchange func(ctx con
 	return agreed
 }
 
+// gathered is what an Allgather of rows brought.
+type gathered[T any] struct {
+	rows  []T  // by rank
+	worst int  // the lowest rank whose vote is not yes, -1 if there is none
+	vote  vote // of that rank
+}
+
 // gather exchanges rows of n bytes in one Allgather and decodes each into the
-// element of its rank; code lists the fields of a row.
-func gather[T any](ctx context.Context, c Comm, n int, mine vote, row *T, code func(*T, *coder)) (rows []T, worst int, v vote, err error) {
+// element of its rank; code lists the fields of a row. Ranks of one process get
+// the same slice, which none may change.
+func gather[T any](ctx context.Context, c Comm, n int, mine vote, row *T, code func(*T, *coder)) (gathered[T], error) {
 	const header = 1
 	enc := coder{buf: make([]byte, header+n), off: header}
 	enc.buf[0] = byte(mine)
 	code(row, &enc)
+	decode := func(all []byte) any {
+		g := gathered[T]{rows: make([]T, c.Size()), worst: -1}
+		for i := range g.rows {
+			b := all[i*len(enc.buf):][:len(enc.buf)]
+			if v := vote(b[0]); v != voteYes && g.worst < 0 {
+				g.worst, g.vote = i, v
+			}
+			code(&g.rows[i], &coder{buf: b, off: header, decode: true})
+		}
+		return g
+	}
+	if s, ok := c.(SharedProcess); ok {
+		all, err := s.AllgatherShared(ctx, enc.buf)
+		if err != nil {
+			return gathered[T]{}, err
+		}
+		return all.memo(decode).(gathered[T]), nil
+	}
 	all := make([]byte, c.Size()*len(enc.buf))
 	if err := c.Allgather(ctx, all, enc.buf); err != nil {
-		return nil, -1, voteYes, err
+		return gathered[T]{}, err
 	}
-	rows = make([]T, c.Size())
-	worst = -1
-	for i := range rows {
-		b := all[i*len(enc.buf):][:len(enc.buf)]
-		if w := vote(b[0]); w != voteYes && worst < 0 {
-			worst, v = i, w
-		}
-		code(&rows[i], &coder{buf: b, off: header, decode: true})
-	}
-	return rows, worst, v, nil
+	return decode(all).(gathered[T]), nil
 }

@@ -2,6 +2,7 @@ package mpiguard
 
 import (
 	"context"
+	"sync"
 )
 
 // Op is the reduction of an AllreduceUint64.
@@ -112,6 +113,24 @@ type SharedProcess interface {
 	Comm
 	// World is equal for all ranks of one world and differs between worlds.
 	World() any
+	// AllgatherShared is Allgather without a result for each rank: all get the same
+	// one, so that many ranks of a process need memory in proportion to their
+	// number, not to its square. Nobody may change it. Collective.
+	AllgatherShared(ctx context.Context, row []byte) (*SharedRows, error)
+}
+
+// SharedRows are the rows of all ranks of a process, for all of them.
+type SharedRows struct {
+	Rows []byte // the row of rank i at i*len(row)
+
+	once  sync.Once
+	value any
+}
+
+// memo is what build made of the rows when it was called for the first time.
+func (s *SharedRows) memo(build func(rows []byte) any) any {
+	s.once.Do(func() { s.value = build(s.Rows) })
+	return s.value
 }
 
 // self is the communicator of one rank without MPI, in place of a nil Comm.

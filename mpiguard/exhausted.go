@@ -177,9 +177,9 @@ func (p *process) excess() int64 {
 
 // breakdown says whose the private memory of the process is.
 func (p *process) breakdown() string {
-	u, h := p.meter.last, p.holdings()
+	u := p.meter.last
 	return fmt.Sprintf("%s private, of it %s Go and %s other; %s reserved, %s belongs to no reservation",
-		sizeText(u.AnonBytes), sizeText(u.GoBytes), sizeText(u.NonGoBytes), sizeText(h.reserved()), sizeText(u.UnaccountedBytes))
+		sizeText(u.AnonBytes), sizeText(u.GoBytes), sizeText(u.NonGoBytes), sizeText(p.held.reserved()), sizeText(u.UnaccountedBytes))
 }
 
 // holders names the processes of the node, the largest first.

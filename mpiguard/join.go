@@ -68,24 +68,24 @@ func (g *Guard) meet(ctx context.Context, local error) error {
 			mine = voteFailed
 		}
 		me := g.self()
-		rows, worst, v, err := gather(ctx, g.comm, peerRowBytes, mine, &me, (*peer).code)
-		if err != nil || v != voteFailed {
-			g.peers = rows
-			return worst, v, err
+		all, err := gather(ctx, g.comm, peerRowBytes, mine, &me, (*peer).code)
+		if err != nil || all.vote != voteFailed {
+			g.peers = all.rows
+			return all.worst, all.vote, err
 		}
 		why := failure{}
 		if local != nil {
 			why.text = local.Error()
 		}
-		texts, _, _, err := gather(ctx, g.comm, failureBytes, voteYes, &why, (*failure).code)
+		texts, err := gather(ctx, g.comm, failureBytes, voteYes, &why, (*failure).code)
 		if err != nil {
 			return -1, voteYes, err
 		}
-		agreed = errors.New(texts[worst].text)
-		if worst == g.rank {
+		agreed = errors.New(texts.rows[all.worst].text)
+		if all.worst == g.rank {
 			agreed = local // the same text, and the caller can unwrap it
 		}
-		agreed = &CollectiveError{"new", worst, agreed}
+		agreed = &CollectiveError{"new", all.worst, agreed}
 		return -1, voteYes, nil
 	})
 	if err != nil {
@@ -107,22 +107,22 @@ func (g *Guard) meet(ctx context.Context, local error) error {
 func (g *Guard) divide(ctx context.Context) error {
 	return g.collective(ctx, "new", func(ctx context.Context, mine vote) (int, vote, error) {
 		row := g.proc.scope(g.peers, g.rank)
-		rows, worst, v, err := gather(ctx, g.comm, scopeRowBytes, mine, &row, (*scopeRow).code)
-		if err != nil || v != voteYes {
-			return worst, v, err
+		all, err := gather(ctx, g.comm, scopeRowBytes, mine, &row, (*scopeRow).code)
+		if err != nil || all.vote != voteYes {
+			return all.worst, all.vote, err
 		}
 		var joined joinedRow
-		if err := g.proc.join(g.peers, g.rank, rows); err != nil {
+		if err := g.proc.join(g.peers, g.rank, all.rows); err != nil {
 			g.cfg.Logger.Info("no ledger of the node", "rank", g.rank, "error", err)
 		} else {
 			joined.yes = 1
 		}
-		all, _, _, err := gather(ctx, g.comm, 1, voteYes, &joined, (*joinedRow).code)
+		answers, err := gather(ctx, g.comm, 1, voteYes, &joined, (*joinedRow).code)
 		if err != nil {
 			return -1, voteYes, err
 		}
 		together := true
-		for i, j := range all {
+		for i, j := range answers.rows {
 			together = together && (j.yes == 1 || g.peers[i].kernel != g.peers[g.rank].kernel)
 		}
 		return -1, voteYes, g.proc.settle(together)

@@ -24,12 +24,14 @@ func neighbours(peers []peer, me int) (ranks []int, place int) {
 func (p *process) offer(peers []peer, me int) ledger.Handle {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	ranks, place := neighbours(peers, me)
-	if len(ranks) == 1 || place != 0 || p.cfg.noLedger {
+	if p.neighbours == nil {
+		p.neighbours, p.place = neighbours(peers, me)
+	}
+	if len(p.neighbours) == 1 || p.place != 0 || p.cfg.noLedger {
 		return ledger.Handle{}
 	}
 	if p.ledger == nil {
-		l, err := ledger.Create(len(ranks))
+		l, err := ledger.Create(len(p.neighbours))
 		if err != nil {
 			p.cfg.Logger.Warn("no shared ledger of promises", "error", err)
 			return ledger.Handle{}
@@ -45,18 +47,19 @@ func (p *process) offer(peers []peer, me int) ledger.Handle {
 func (p *process) join(peers []peer, me int, rows []scopeRow) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	first := p.neighbours[0]
+	h := ledger.Handle{PID: int(peers[first].pid), FD: int(rows[first].ledgerFD), Nonce: rows[first].ledgerNonce}
+	alone := len(p.neighbours) == 1
+	if p.slot != nil && (alone || p.ledger.Handle().Nonce == h.Nonce) {
+		return nil // joined by another guard of the process
+	}
 	p.setShares(rows, me)
 	p.host = make([]bool, len(peers))
 	for i := range peers {
 		p.host[i] = peers[i].node == peers[me].node
 	}
-	ranks, place := neighbours(peers, me)
-	first := ranks[0]
-	h := ledger.Handle{PID: int(peers[first].pid), FD: int(rows[first].ledgerFD), Nonce: rows[first].ledgerNonce}
 	switch {
-	case p.slot != nil && (len(ranks) == 1 || p.ledger.Handle().Nonce == h.Nonce):
-		return nil // joined by another guard of the process
-	case len(ranks) == 1:
+	case alone:
 		return p.enter(ledger.InProcess(1), 0)
 	case h.Nonce == 0:
 		return errors.New("the first process of the node has none")
@@ -70,7 +73,7 @@ func (p *process) join(peers []peer, me int, rows []scopeRow) error {
 			return err
 		}
 	}
-	return p.enter(l, place)
+	return p.enter(l, p.place)
 }
 
 // enter makes the process the owner of a slot of l.

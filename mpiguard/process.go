@@ -33,6 +33,7 @@ type process struct {
 	guards    []*Guard
 	monitor   *monitor
 	meter     *meter
+	held      holdings  // as of the last sample
 	used      []int64   // of each constraint of the budget, as of the last sample
 	refreshed time.Time // when the limits were last read
 	growth    growth
@@ -48,11 +49,19 @@ type process struct {
 	static bool             // neighbours are not in the ledger: a share of each constraint is all there is
 	host   []bool           // by rank: is it on this host
 
+	neighbours []int // the processes on this kernel, each by its lowest rank
+	place      int   // of this process among them
+
 	goLimit *goLimit // nil where the limit is not ours
 	spirals bool     // the collector takes more than its part of the CPU
 	watched bool
 	binds   []int        // by place in ids: the constraint of the budget that rooms found
 	rows    []ledger.Row // scratch
+
+	surveyed struct { // the last Survey, and what it was made of
+		rows   *usageRow
+		survey *Survey
+	}
 
 	reclaimer  reclaimer
 	relief     chan struct{} // asks for a round of reclaim; closed with the watcher
@@ -158,9 +167,9 @@ func (p *process) observe(d depth) {
 		p.refresh(now)
 		d = full
 	}
-	h := p.holdings()
-	p.meter.sample(now, h, d == full)
-	p.touch(h)
+	p.held = p.holdings()
+	p.meter.sample(now, p.held, d == full)
+	p.touch()
 	p.monitor.sample(p.used, d >= fresh)
 	p.sampleJob()
 	pressure, why, worst := p.pressure(now, d)
@@ -257,10 +266,10 @@ func (p *process) sampleJob() {
 }
 
 // touch tells the ledger how much of what was promised is resident.
-func (p *process) touch(h holdings) {
+func (p *process) touch() {
 	if p.slot != nil {
 		_, was := p.slot.Bytes()
-		p.slot.Touch(p.meter.touched(h) - was)
+		p.slot.Touch(p.meter.touched(p.held) - was)
 	}
 }
 
@@ -285,7 +294,7 @@ func (p *process) left(untouched *[ledger.MaxConstraints]int64) (bytes int64, bi
 	}
 	p.headroom.Store(bytes)
 	p.slot.Publish(ledger.Row{
-		Rank: p.rank, PID: os.Getpid(), ReservedBytes: p.holdings().reserved(),
+		Rank: p.rank, PID: os.Getpid(), ReservedBytes: p.held.reserved(),
 		PrivateBytes: p.meter.last.AnonBytes, HeadroomBytes: bytes, Level: uint8(p.ladder.level),
 	})
 	return bytes, binding
@@ -451,8 +460,7 @@ func (p *process) followGo(leftBytes int64, binding int) {
 		p.rows = p.ledger.Rows(p.rows[:0])
 		processes = min(len(p.rows), p.shares[p.budget.Load().Constraints[binding].id].ranks)
 	}
-	h := p.holdings()
-	p.spirals = p.goLimit.follow(time.Now(), p.meter, p.meter.heap.untouched(h.heapBytes), leftBytes, processes)
+	p.spirals = p.goLimit.follow(time.Now(), p.meter, p.meter.heap.untouched(p.held.heapBytes), leftBytes, processes)
 }
 
 // Bounds of the watcher's interval, and how fast one thread can fault memory in:

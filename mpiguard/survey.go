@@ -54,7 +54,8 @@ type Survey struct {
 
 // Survey gives every rank the usage of all ranks, freshly measured. Collective.
 //
-// It costs one Allgather of some 250 bytes a rank. A ctx that is done when Survey
+// It costs one Allgather of some 250 bytes a rank. In-process ranks get the same
+// Survey, which they must not change. A ctx that is done when Survey
 // is called, or a guard that is closed, on any rank makes all ranks return the
 // same *CollectiveError; a ctx that ends during the wait, or the guard's
 // CollectiveTimeout, breaks the communicator (see Comm).
@@ -65,11 +66,11 @@ func (g *Guard) Survey(ctx context.Context) (*Survey, error) {
 		if mine == voteYes { // a closed guard has nothing to measure with
 			row = g.usageRow()
 		}
-		rows, worst, v, err := gather(ctx, g.comm, usageRowBytes, mine, &row, (*usageRow).code)
-		if err == nil && v == voteYes {
-			s = newSurvey(g.peers, rows)
+		all, err := gather(ctx, g.comm, usageRowBytes, mine, &row, (*usageRow).code)
+		if err == nil && all.vote == voteYes {
+			s = g.proc.survey(g.peers, all.rows)
 		}
-		return worst, v, err
+		return all.worst, all.vote, err
 	})
 	return s, err
 }
@@ -116,6 +117,16 @@ func (r *usageRow) code(c *coder) {
 	}
 	r.usage.At = time.Unix(0, at)
 	c.text(&r.binding, bindingBytes)
+}
+
+// survey is newSurvey, once for the ranks of the process that have the same rows.
+func (p *process) survey(peers []peer, rows []usageRow) *Survey {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.surveyed.rows != &rows[0] {
+		p.surveyed.rows, p.surveyed.survey = &rows[0], newSurvey(peers, rows)
+	}
+	return p.surveyed.survey
 }
 
 // newSurvey joins what New learnt of the ranks and their rows of now.

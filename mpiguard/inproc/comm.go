@@ -111,7 +111,21 @@ func (c *Comm) Allgather(ctx context.Context, dst, row []byte) error {
 	}
 	return c.collective(ctx, call{name: "Allgather", length: len(row)},
 		func(r *round) { r.gather(c.rank, row, len(dst)) },
-		func(r *round) { copy(dst, r.rows) })
+		func(r *round) { copy(dst, r.shared.Rows) })
+}
+
+// AllgatherShared is Allgather with one result for all ranks; see
+// mpiguard.SharedProcess. Collective.
+func (c *Comm) AllgatherShared(ctx context.Context, row []byte) (*mpiguard.SharedRows, error) {
+	total := int64(c.Size()) * int64(len(row))
+	if err := checkLength("AllgatherShared", total); err != nil {
+		return nil, err
+	}
+	var shared *mpiguard.SharedRows
+	err := c.collective(ctx, call{name: "AllgatherShared", length: len(row)},
+		func(r *round) { r.gather(c.rank, row, int(total)) },
+		func(r *round) { shared = &r.shared })
+	return shared, err
 }
 
 func checkLength(call string, bytes int64) error {

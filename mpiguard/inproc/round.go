@@ -17,13 +17,13 @@ type round struct {
 	done chan struct{} // closed when all ranks have entered, or one never will
 
 	mu      sync.Mutex
-	what    call     // what the first to enter called; the others must too
-	entered []bool   // by rank
-	count   int      // of the ranks that have entered
-	rows    []byte   // Allgather: the rows by rank
-	reduced []uint64 // AllreduceUint64: what was brought so far
-	err     error    // set before done is closed: a rank that never enters
-	next    *round   // set by the first to enter
+	what    call                // what the first to enter called; the others must too
+	entered []bool              // by rank
+	count   int                 // of the ranks that have entered
+	shared  mpiguard.SharedRows // Allgather: the rows by rank
+	reduced []uint64            // AllreduceUint64: what was brought so far
+	err     error               // set before done is closed: a rank that never enters
+	next    *round              // set by the first to enter
 }
 
 // call is a collective as all ranks must make it alike.
@@ -110,10 +110,10 @@ func (r *round) missing() []int {
 }
 
 func (r *round) gather(rank int, row []byte, total int) {
-	if r.rows == nil {
-		r.rows = make([]byte, total)
+	if r.shared.Rows == nil {
+		r.shared.Rows = make([]byte, total)
 	}
-	copy(r.rows[rank*len(row):], row)
+	copy(r.shared.Rows[rank*len(row):], row)
 }
 
 func (r *round) reduce(src []uint64) {
