@@ -1,6 +1,7 @@
 package chunk
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 )
@@ -21,6 +22,8 @@ type Config struct {
 	// terminator on every line: a slice without one is a piece that goes on in
 	// the next, or the end of the input.
 	SplitLongLines bool
+	// ByteOrder is that of the input of Records; nil is little-endian.
+	ByteOrder binary.ByteOrder
 	// ReadAhead reads the next chunk into a second buffer, in a goroutine, while
 	// the loop works on the present one. It pays where reading takes long: a
 	// network, a decompressor. There is no reading ahead while GOMAXPROCS is 1 or

@@ -9,7 +9,7 @@
 // # Iterators
 //
 // An iterator yields values with a nil error, and at most one error, which comes
-// last with a zero value. Errors are of type *Error and say where in the input
+// last with a zero value. Errors of an input are of type *Error and say where in it
 // they arose. A yielded slice may be changed by the loop, and is valid until the
 // next step: after that its memory holds other data, and when the loop has ended
 // none at all; a read then faults, as the memory is outside the Go heap. Leaving

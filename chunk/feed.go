@@ -25,23 +25,20 @@ type feed interface {
 	close()
 }
 
-// newFeed returns the feed of an input. With whole, a buffer is filled however
-// short the reads are.
-func newFeed(src *source, cfg Config, whole bool) feed {
+// newFeed returns the feed of an input. A buffer has room for one unit at least and
+// is filled with whole units, however short the reads are; with unit 0 it gets what
+// one read brings.
+func newFeed(src *source, cfg Config, unit int64) feed {
 	if cfg.Mmap {
-		if f, ok := newMapping(src, cfg.Sizer); ok {
+		if f, ok := newMapping(src, cfg.Sizer, unit); ok {
 			return f
 		}
 	}
-	read := src.read
-	if whole {
-		read = src.fill
-	}
 	// Room for one byte more than there is: the read that finds the end takes it.
 	limit := min(src.left, math.MaxInt64-1) + 1
-	r := &reading{src: src, read: read, acct: cfg.Account, cur: newWindow(cfg, limit)}
+	r := &reading{src: src, unit: unit, acct: cfg.Account, cur: newWindow(cfg, unit, limit)}
 	if cfg.ReadAhead && runtime.GOMAXPROCS(0) > 1 {
-		r.spare = newWindow(cfg, limit)
+		r.spare = newWindow(cfg, unit, limit)
 	}
 	return r
 }
@@ -49,7 +46,7 @@ func newFeed(src *source, cfg Config, whole bool) feed {
 // reading is a feed that reads into a window, and with a second one ahead of time.
 type reading struct {
 	src  *source
-	read func([]byte) (int, error)
+	unit int64
 	at   int64 // the offset, with no read under way
 	cur  *window
 	acct Account
@@ -83,8 +80,19 @@ func (r *reading) next(ctx context.Context, tail []byte, grow int64) ([]byte, bo
 	if err != nil {
 		return nil, false, err
 	}
-	n, err := r.read(buf[len(tail):])
-	return r.done(result{job{buf, len(tail)}, n, err})
+	return r.done(r.do(job{buf, len(tail)}))
+}
+
+// do reads.
+func (r *reading) do(j job) result {
+	res := result{job: j}
+	free := j.buf[j.keep:]
+	if r.unit == 0 {
+		res.n, res.err = r.src.read(free)
+	} else {
+		res.n, res.err = r.src.fill(free[:len(free)-len(j.buf)%int(r.unit)])
+	}
+	return res
 }
 
 func (r *reading) receive(res result) ([]byte, bool, error) {
@@ -114,8 +122,7 @@ func (r *reading) ahead(tail []byte) {
 		go func() {
 			defer close(r.results)
 			for j := range r.jobs {
-				n, err := r.read(j.buf[j.keep:])
-				r.results <- result{j, n, err}
+				r.results <- r.do(j)
 			}
 		}()
 	}

@@ -129,7 +129,7 @@ func lineBlocks(ctx context.Context, src *source, cfg Config, before *int64, yie
 	}
 	// Room for the terminator, and for the read that finds no more.
 	most := cfg.MaxLineBytes + 1
-	in := newFeed(src, cfg, false)
+	in := newFeed(src, cfg, 0)
 	defer in.close()
 	fail := func(offset int64, err error) error {
 		e := &Error{OffsetBytes: offset, Err: err}

@@ -17,12 +17,13 @@ import (
 type mapping struct {
 	f       *os.File
 	sizer   *Sizer
+	unit    int64
 	at, end int64  // what is not mapped yet
 	mem     []byte // whole pages
 }
 
 // newMapping returns the feed for a span of a file.
-func newMapping(src *source, sizer *Sizer) (feed, bool) {
+func newMapping(src *source, sizer *Sizer, unit int64) (feed, bool) {
 	r, ok := src.r.(*spanReader)
 	if !ok {
 		return nil, false
@@ -31,7 +32,7 @@ func newMapping(src *source, sizer *Sizer) (feed, bool) {
 	if !ok {
 		return nil, false
 	}
-	return &mapping{f: f, sizer: sizer, at: r.at, end: r.end}, true
+	return &mapping{f: f, sizer: sizer, unit: unit, at: r.at, end: r.end}, true
 }
 
 func (m *mapping) next(_ context.Context, tail []byte, grow int64) ([]byte, bool, error) {
@@ -41,7 +42,7 @@ func (m *mapping) next(_ context.Context, tail []byte, grow int64) ([]byte, bool
 	}
 	keep := int64(len(tail))
 	from := m.at - keep
-	n := min(max(m.sizer.Next(), grow, keep+1), end-from)
+	n := min(max(m.sizer.Next(), grow, m.unit, keep+1), end-from)
 	m.unmap()
 	data, err := m.open(from, n)
 	if err != nil {

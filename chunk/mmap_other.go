@@ -2,4 +2,4 @@
 
 package chunk
 
-func newMapping(*source, *Sizer) (feed, bool) { return nil, false }
+func newMapping(*source, *Sizer, int64) (feed, bool) { return nil, false }

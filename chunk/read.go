@@ -42,20 +42,16 @@ func read(ctx context.Context, src *source, cfg Config, unit int64, yield func([
 	if src.left == 0 {
 		return nil
 	}
-	in := newFeed(src, cfg, true)
+	in := newFeed(src, cfg, unit)
 	defer in.close()
 	var rest []byte // less than a unit
-	grow := int64(0)
 	for {
 		if err := ctx.Err(); err != nil {
 			return &Error{OffsetBytes: in.offset(), Err: err}
 		}
-		data, _, err := in.next(ctx, rest, grow)
+		data, _, err := in.next(ctx, rest, 0)
 		end := len(data) - int(int64(len(data))%unit)
 		rest = data[end:]
-		if grow = 0; int64(len(data)) < unit {
-			grow = unit
-		}
 		if end > 0 {
 			if err == nil {
 				in.ahead(rest)

@@ -11,13 +11,14 @@ import (
 type window struct {
 	sizer *Sizer
 	buf   *offheap.Buffer
+	least int64 // so much it must have
 	limit int64 // there is no use in more, so far as is known
 	size  int64 // what the Sizer said last
 	floor int64 // what a long line needed, until the Sizer wants less memory
 }
 
-func newWindow(cfg Config, limit int64) *window {
-	return &window{sizer: cfg.Sizer, buf: offheap.NewBuffer(cfg.Account), limit: limit}
+func newWindow(cfg Config, least, limit int64) *window {
+	return &window{sizer: cfg.Sizer, buf: offheap.NewBuffer(cfg.Account), least: least, limit: limit}
 }
 
 func (w *window) bytes() []byte { return w.buf.Bytes() }
@@ -31,7 +32,7 @@ func (w *window) want(keep int64) int64 {
 		w.floor = 0
 	}
 	w.size = size
-	return max(min(size, w.limit), w.floor, keep+1)
+	return max(min(size, w.limit), w.floor, w.least, keep+1)
 }
 
 // next returns the memory for the next chunk, with its first keep bytes kept and
@@ -51,7 +52,7 @@ func (w *window) next(ctx context.Context, keep, grow int64) ([]byte, error) {
 		w.sizer.refused(have)
 		return w.bytes(), nil
 	}
-	for need := max(min(w.sizer.limits.min, want), keep+1); want > need; {
+	for need := max(min(w.sizer.limits.min, want), w.least, keep+1); want > need; {
 		want = max(want/2, need)
 		if w.buf.TryResize(want) == nil {
 			w.sizer.refused(want)
