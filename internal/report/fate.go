@@ -137,7 +137,7 @@ func (n *Node) byLog(gone []*Rank, e Evidence) (told bool) {
 			for _, k := range l.Kills {
 				if (l.BootID == "" || l.BootID == r.Header.BootID) && isOf(&k, r) {
 					r.Fate, r.Because = OOMKilled, "the kernel's log says so"
-					if !k.At.IsZero() {
+					if k.At.After(r.EndedAt) { // the clock of the log may be behind
 						r.EndedAt = k.At
 					}
 				}

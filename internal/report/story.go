@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mpiguard/mpiguard/internal/blackbox"
 )
@@ -60,8 +61,8 @@ func (n *Node) kills() []string {
 	killed := n.with(OOMKilled)
 	switch {
 	case len(killed) > 0:
-		out = append(out, fmt.Sprintf("%s on %s %s OOM-killed at %s: %s", rankList(numbers(killed)), n.Host, were(len(killed)),
-			clock(killed[0].EndedAt), n.circumstances(killed)))
+		out = append(out, fmt.Sprintf("%s on %s %s OOM-killed %s: %s", rankList(numbers(killed)), n.Host, were(len(killed)),
+			n.when(killed), n.circumstances(killed)))
 	case len(n.Suspects) > 0:
 		fit := slices.Clone(n.Ranks)
 		fit = slices.DeleteFunc(fit, func(r *Rank) bool { return !slices.Contains(n.Suspects, r.Rank) })
@@ -76,6 +77,15 @@ func (n *Node) kills() []string {
 			k.PID, k.Program, n.Host, clock(k.At), k.LimitCgroup))
 	}
 	return out
+}
+
+// when says when ranks ended, which are in that order.
+func (n *Node) when(ranks []*Rank) string {
+	first, last := clock(ranks[0].EndedAt), clock(ranks[len(ranks)-1].EndedAt)
+	if first == last {
+		return "at " + first
+	}
+	return "from " + first + " to " + last
 }
 
 // circumstances say who held how much under which limit, and what had grown.
@@ -119,7 +129,28 @@ func (n *Node) held() string {
 	if len(anon) > listed {
 		text = fmt.Sprintf("%d ranks held %s", len(anon), size(n.sum(anonymous)))
 	}
-	return text + ", MPI and native " + size(n.sum(native)) + " of it"
+	text += ", MPI and native " + size(n.sum(native)) + " of it"
+	// Where the samples are too old to explain the use, they do not claim to.
+	if l := n.Limit; l != nil && l.Scope == blackbox.ScopeCgroup && float64(n.sum(anonymous)) < staleBelow*float64(l.UsedBytes) {
+		text += fmt.Sprintf(" (by samples up to %s old)", seconds(n.end().Sub(n.oldest())))
+	}
+	return text
+}
+
+// staleBelow is the part of what is used under a limit that the last samples of
+// the ranks explain when they are fresh: the rest is shared, the kernel's, or the
+// launcher's.
+const staleBelow = 0.75
+
+// oldest is when the rank that was silent longest was sampled last.
+func (n *Node) oldest() time.Time {
+	oldest := n.end()
+	for _, r := range n.Ranks {
+		if r.Last != nil && r.Last.At.Before(oldest) {
+			oldest = r.Last.At
+		}
+	}
+	return oldest
 }
 
 func anonymous(s *blackbox.Sample) int64 { return max(s.AnonBytes, 0) }
