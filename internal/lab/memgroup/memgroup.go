@@ -141,17 +141,17 @@ func (g *Group) setLimits(l Limits) error {
 // SetMaxBytes changes the hard limit of g. A limit below what is in use makes
 // the kernel reclaim; where that is not enough, v2 kills and v1 is an error.
 func (g *Group) SetMaxBytes(n int64) error {
-	max := strconv.FormatInt(n, 10)
+	limit := strconv.FormatInt(n, 10)
 	if g.version == 2 {
-		return g.write("memory.max", max)
+		return g.write("memory.max", limit)
 	}
 	// With swap counted is never below without: the order depends on the way.
 	return g.whileBusy(func() error {
 		const swapToo = "memory.memsw.limit_in_bytes"
-		if err := g.write("memory.limit_in_bytes", max); !errors.Is(err, syscall.EINVAL) {
-			return errors.Join(err, g.writeOptional(swapToo, max))
+		if err := g.write("memory.limit_in_bytes", limit); !errors.Is(err, syscall.EINVAL) {
+			return errors.Join(err, g.writeOptional(swapToo, limit))
 		}
-		return errors.Join(g.write(swapToo, max), g.write("memory.limit_in_bytes", max))
+		return errors.Join(g.write(swapToo, limit), g.write("memory.limit_in_bytes", limit))
 	})
 }
 
