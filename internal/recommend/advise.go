@@ -32,6 +32,9 @@ const (
 	// beyond is how far past the largest recorded size an extrapolation goes
 	// without a word.
 	beyond = 4
+	// keptFreeBytes is the least that a guard keeps free of a limit. In large
+	// limits it is part of the margin.
+	keptFreeBytes = 8 << 20
 )
 
 // Margins: what is added to the expected peak. One run says nothing of how runs
@@ -108,12 +111,12 @@ func Advise(ms []Measurement, q Query) (*Advice, error) {
 	}
 	a.Margin = min(max(a.Margin, leastMargin), mostMargin)
 	a.PeakBytes = int64(y)
-	a.MemBytes = ceilMiB(int64(y*(1+a.Margin))) * mebi
+	a.MemBytes = ceilMiB(int64(y*(1+a.Margin))+keptFreeBytes) * mebi
 	shared := float64(largest.SharedBytes)
 	a.RankBytes = int64(max(y-shared, 0) / float64(a.RanksPerNode))
 	if a.NodeBytes > 0 && a.RankBytes > 0 {
 		// The operating system has to live as well.
-		usable := float64(a.NodeBytes-min(a.NodeBytes*8/100, 2<<30))/(1+a.Margin) - shared
+		usable := float64(a.NodeBytes-min(a.NodeBytes*8/100, 2<<30)-keptFreeBytes)/(1+a.Margin) - shared
 		a.MaxRanks = max(int(usable/float64(a.RankBytes)), 0)
 	}
 	if len(ms) == 1 {

@@ -42,6 +42,7 @@ type pageNode struct {
 	MaxBytes int64 // of the bars in the table
 	Shared   bool  // the ranks are of one process
 	Phased   bool
+	Reserved bool
 }
 
 type picture struct {
@@ -86,6 +87,7 @@ func (n *Node) page(run *Run) pageNode {
 			p.MaxBytes = max(p.MaxBytes, n.bar(r.Last)[1])
 		}
 		p.Phased = p.Phased || len(r.Phases) > 0
+		p.Reserved = p.Reserved || len(r.Holders) > 0
 	}
 	return p
 }

@@ -331,17 +331,17 @@ func (run *Run) Running() bool {
 	return false
 }
 
-// PeakBytes is the most memory that the ranks of the node needed at one time:
-// what was used under the cgroup's limit, which counts the launcher and the
-// kernel's part too, or where no cgroup limits them, the private memory of the
-// ranks and the shared memory that they map.
+// PeakBytes is the most memory that the ranks of the node needed at one time: the
+// private memory of the ranks and the shared memory that they map, or what was
+// used under the cgroup's limit where that is more, since it counts the launcher
+// and the kernel's part too. The latter is measured less often.
 func (n *Node) PeakBytes() int64 {
-	if n.Limit != nil && n.Limit.Scope == blackbox.ScopeCgroup {
-		return n.Limit.PeakUsedBytes
-	}
 	const columns = 1000
 	var start, end time.Time
-	var shmem, peak int64
+	var shmem, peak, counted int64
+	if n.Limit != nil && n.Limit.Scope == blackbox.ScopeCgroup {
+		counted = n.Limit.PeakUsedBytes
+	}
 	for _, r := range n.Ranks {
 		if first := r.firstSign(); start.IsZero() || first.Before(start) {
 			start = first
@@ -361,7 +361,7 @@ func (n *Node) PeakBytes() int64 {
 			peak = max(peak, sum[k])
 		}
 	}
-	return peak + shmem
+	return max(peak+shmem, counted)
 }
 
 // RAMBytes is the memory of the node, 0 where it was not recorded.

@@ -16,8 +16,8 @@ import (
 
 // The measures of a picture, in pixels.
 const (
-	plotWidth, plotHeight                     = 980, 330
-	marginLeft, marginRight, marginTop, below = 62, 108, 40, 30
+	plotWidth, plotHeight                     = 980, 342
+	marginLeft, marginRight, marginTop, below = 62, 108, 52, 30
 	phaseRow, maxPhaseRows                    = 16, 3
 	// A picture of many ranks has fewer columns, so that a page stays small.
 	maxColumns, maxPoints = 300, 24_000
@@ -120,7 +120,7 @@ func (n *Node) picture(from, to time.Time) drawing {
 	fmt.Fprintf(c, `<rect x="%d" y="%d" width="%d" height="%d" fill="#fbfcfd"/>`, marginLeft, marginTop, plotWidth-marginLeft-marginRight, plotHeight-marginTop-below)
 	n.bands(c)
 	c.axes()
-	c.stack(layers)
+	n.stack(c, layers)
 	n.limitLines(c, limit, used)
 	n.events(c)
 	n.legend(c, layers, used)
@@ -224,12 +224,12 @@ func timeStep(d time.Duration) (time.Duration, string) {
 }
 
 // stack draws the layers, each as the sum of those up to it, the highest first.
-func (c *canvas) stack(layers []layer) {
+func (n *Node) stack(c *canvas, layers []layer) {
 	sum := make([]int64, c.columns)
 	tops := make([][]int64, len(layers))
 	for i, l := range layers {
-		for k, n := range l.bytes {
-			sum[k] += n
+		for k, bytes := range l.bytes {
+			sum[k] += bytes
 		}
 		tops[i] = slices.Clone(sum)
 	}
@@ -238,7 +238,7 @@ func (c *canvas) stack(layers []layer) {
 		border = ` stroke="#fff" stroke-width="0.7"`
 	}
 	for i := len(layers) - 1; i >= 0; i-- {
-		fmt.Fprintf(c, `<path fill="%s"%s d="%s"><title>%s</title></path>`, colorOf(layers, i), border, c.area(tops[i]), escape(layers[i].label))
+		fmt.Fprintf(c, `<path fill="%s"%s d="%s"><title>%s</title></path>`, n.color(layers, i), border, c.area(tops[i]), escape(layers[i].label))
 	}
 }
 
@@ -257,13 +257,13 @@ func (c *canvas) area(values []int64) string {
 	return b.String()
 }
 
-// colorOf gives a few ranks a colour each, many two in turn, and one that the
-// kernel killed red.
-func colorOf(layers []layer, i int) string {
+// color gives a few ranks a colour each, many two in turn, and those that the
+// kernel killed red, unless it killed most of them.
+func (n *Node) color(layers []layer, i int) string {
 	switch r := layers[i].rank; {
 	case r == nil:
 		return colorRest
-	case r.Fate == OOMKilled:
+	case r.Fate == OOMKilled && 2*len(n.with(OOMKilled)) <= len(n.Ranks):
 		return colorDead
 	case len(layers) <= len(rankColors)+1:
 		return rankColors[r.Rank%len(rankColors)]
@@ -304,7 +304,7 @@ func (c *canvas) curve(values []int64) string {
 
 // events mark changes of the level above the picture and ends of ranks in it.
 func (n *Node) events(c *canvas) {
-	const most = 300
+	const most, labelWidth = 300, 130
 	drawn := 0
 	for _, r := range n.Ranks {
 		for _, t := range r.Transitions {
@@ -321,24 +321,22 @@ func (n *Node) events(c *canvas) {
 		color string
 	}{{Ended, colorFaint}, {Crashed, "#6b3fa0"}, {OOMKilled, colorLimit}} {
 		ranks := n.with(e.fate)
-		for len(ranks) > 0 { // those that ended together have one label
-			first := ranks[0]
-			k := 1
-			for k < len(ranks) && c.x(ranks[k].EndedAt)-c.x(first.EndedAt) < 12 {
-				k++
-			}
-			together := ranks[:k]
-			ranks = ranks[k:]
-			if first.EndedAt.Before(c.from) || first.EndedAt.After(c.to) {
-				continue
-			}
-			x := c.x(first.EndedAt)
+		ranks = slices.DeleteFunc(ranks, func(r *Rank) bool { return r.EndedAt.Before(c.from) || r.EndedAt.After(c.to) })
+		for _, r := range ranks {
+			x := c.x(r.EndedAt)
 			if e.fate == Ended {
 				c.line(x, marginTop, x, plotHeight-below, fmt.Sprintf(`stroke="%s" stroke-dasharray="2 3"`, e.color))
-				continue
+			} else {
+				c.line(x, marginTop-14, x, plotHeight-below, fmt.Sprintf(`stroke="%s" stroke-width="1.6"`, e.color))
 			}
-			c.line(x, marginTop-14, x, plotHeight-below, fmt.Sprintf(`stroke="%s" stroke-width="1.6"`, e.color))
-			c.text(x+4, marginTop-20, "end", e.color, fmt.Sprintf("%s %s %s", rankList(numbers(together)), e.fate, clock(first.EndedAt)))
+		}
+		for len(ranks) > 0 && e.fate != Ended { // those that ended close together share a label
+			k := 1
+			for k < len(ranks) && c.x(ranks[k].EndedAt)-c.x(ranks[k-1].EndedAt) < labelWidth {
+				k++
+			}
+			c.text(c.x(ranks[k-1].EndedAt)+4, marginTop-18, "end", e.color, fmt.Sprintf("%s %s", rankList(numbers(ranks[:k])), e.fate))
+			ranks = ranks[k:]
 		}
 	}
 }
@@ -353,11 +351,11 @@ func (n *Node) legend(c *canvas, layers []layer, used []int64) {
 	}
 	if len(layers) <= len(rankColors)+1 {
 		for i, l := range layers {
-			entry(colorOf(layers, i), l.label)
+			entry(n.color(layers, i), l.label)
 		}
 	} else {
 		entry(manyColors[0], fmt.Sprintf("%d ranks, %s lowest", len(n.Ranks), rankList([]int{n.Ranks[0].Rank})))
-		if len(n.with(OOMKilled)) > 0 {
+		if killed := len(n.with(OOMKilled)); killed > 0 && 2*killed <= len(n.Ranks) {
 			entry(colorDead, "OOM-killed")
 		}
 		if layers[0].rank == nil {

@@ -118,8 +118,8 @@ func TestRecommend(t *testing.T) {
 	assert.Zero(t, code, errs)
 	assert.Contains(t, out, "extrapolated ×20, steps not visible")
 	assert.Contains(t, out, "a node of 4 ranks needs 2.6 GiB")
-	assert.Contains(t, out, "#SBATCH --mem=3443M")
-	assert.Contains(t, out, "memory: 3443Mi")
+	assert.Contains(t, out, "#SBATCH --mem=3451M")
+	assert.Contains(t, out, "memory: 3451Mi")
 
 	code, out, _ = command("recommend", "-json", dirs[2], "-ranks", "2")
 	assert.Zero(t, code)
@@ -134,7 +134,7 @@ func TestRecommend(t *testing.T) {
 	// A directory may say its input.
 	code, out, errs = command("recommend", "-input", "1000MiB", dirs[0]+"=10MiB", dirs[1]+"=20MiB", dirs[2]+"=50MiB")
 	assert.Zero(t, code, errs)
-	assert.Contains(t, out, "#SBATCH --mem=3443M")
+	assert.Contains(t, out, "#SBATCH --mem=3451M")
 
 	killed := filepath.Join(top, "killed")
 	recordRun(t, killed, "k", 0, 100*mib, false)
