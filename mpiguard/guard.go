@@ -23,7 +23,9 @@ type Guard struct {
 	closeOnce    sync.Once
 	closeErr     error
 	inCollective atomic.Bool
-	notices      notices
+
+	surveys, pulses CollectiveStats // guarded by proc.mu
+	notices         notices
 }
 
 // New finds the budget of this rank and of the ranks that share its limits, and

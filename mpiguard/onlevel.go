@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Transition is a change of the level of this rank. One with equal From and To
-// says that nothing more can be reduced at that level.
+// Transition is a change of the level of this rank. One with equal From and To is
+// an event at that level: nothing more can be reduced, or the kernel has killed a
+// process of a cgroup that this rank is in.
 type Transition struct {
 	From, To Level
 	At       time.Time

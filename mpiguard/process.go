@@ -58,6 +58,13 @@ type process struct {
 	binds   []int        // by place in ids: the constraint of the budget that rooms found
 	rows    []ledger.Row // scratch
 
+	transitions   [Critical + 1]uint64 // to each level
+	killedAtStart int64                // what killed counted when the process object was made
+	killed        int64                // and at the last refresh
+	throttled     int64                // what throttled counted then
+	killedAt      time.Time            // when killed was last seen to rise
+	throttledAt   time.Time            // and throttled
+
 	surveyed struct { // the last Survey, and what it was made of
 		rows   *usageRow
 		survey *Survey
@@ -110,6 +117,7 @@ func joinProcess(g *Guard) (*process, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.observe(full)
+	p.killedAtStart = p.killed
 	processes.open = append(processes.open, p)
 	return p, nil
 }
@@ -173,8 +181,13 @@ func (p *process) observe(d depth) {
 	p.monitor.sample(p.used, d >= fresh)
 	p.sampleJob()
 	pressure, why, worst := p.pressure(now, d)
-	if old := p.ladder.level; p.ladder.observe(now, pressure) {
+	justKilled := p.killedAt.Equal(now)
+	if justKilled {
+		why = causeKilled
+	}
+	if old := p.ladder.level; p.ladder.observe(now, pressure) || justKilled {
 		p.level.Store(uint32(p.ladder.level))
+		p.transitions[p.ladder.level]++
 		t := Transition{From: old, To: p.ladder.level, At: now, Reason: p.reason(why, worst)}
 		p.cfg.Logger.Info("memory level changed", "rank", p.rank, "from", t.From, "to", t.To, "reason", t.Reason)
 		p.post(t)
@@ -188,6 +201,8 @@ const (
 	causeUse       cause = iota // of a constraint so much is used
 	causeGrowth                 // at the present rate its limit is near in time
 	causeCollector              // what suffices does so only with all time spent in the collector
+	causeThrottled              // the kernel throttles at a soft limit
+	causeKilled                 // the kernel has killed a process of a group that we are in
 )
 
 // pressure fuses what was measured into one figure: that of the constraint of
@@ -208,12 +223,15 @@ func (p *process) pressure(now time.Time, d depth) (pressure float64, why cause,
 	if d >= fresh || pressure >= farFromLimit { // else the use is an upper bound, whose changes mean nothing
 		p.growth.observe(now, b.Constraints[worst].id, room)
 	}
-	if at := p.ladder.at[p.growth.level()]; pressure < at {
-		pressure, why = at, causeGrowth
+	raise := func(when bool, l Level, c cause) {
+		if at := p.ladder.at[l]; when && pressure < at {
+			pressure, why = at, c
+		}
 	}
-	if at := p.ladder.at[High]; p.spirals && pressure < at {
-		pressure, why = at, causeCollector
-	}
+	raise(true, p.growth.level(), causeGrowth)
+	raise(p.spirals, High, causeCollector)
+	raise(now.Sub(p.throttledAt) < refreshEvery, High, causeThrottled)
+	raise(now.Sub(p.killedAt) < refreshEvery, Critical, causeKilled)
 	return pressure, why, worst
 }
 
@@ -227,9 +245,44 @@ func (p *process) reason(why cause, worst int) string {
 		return fmt.Sprintf("at %s/s the limit is %v away; %s", sizeText(int64(p.growth.rate)), p.growth.left().Round(time.Millisecond), text)
 	case causeCollector:
 		return fmt.Sprintf("the garbage collector uses more than %.0f %% of the CPU; %s", 100*spiralShare, text)
+	case causeThrottled:
+		return "the kernel throttles at memory.high; " + text
+	case causeKilled:
+		return "the kernel killed a process of the cgroup for memory; " + text
 	default:
 		return text
 	}
+}
+
+// kills is how many processes the kernel has killed for memory in the groups that
+// this process is in since the guard was made, UnknownBytes where that cannot be
+// read.
+func (p *process) kills() int64 {
+	if p.killedAtStart == UnknownBytes {
+		return UnknownBytes
+	}
+	return max(p.killed-p.killedAtStart, 0)
+}
+
+// killed is the largest count of kills in a group of the process: that of a group
+// may hold those of the groups below it.
+func killed(b *Budget) int64 {
+	most := UnknownBytes
+	for _, c := range b.Constraints {
+		if c.Scope == ScopeCgroup {
+			most = max(most, c.Killed)
+		}
+	}
+	return most
+}
+
+// throttled is how often processes were throttled at the soft limits.
+func throttled(b *Budget) int64 {
+	var sum int64
+	for _, c := range b.Constraints {
+		sum += c.Throttled
+	}
+	return sum
 }
 
 // post tells all guards of a transition.
@@ -367,6 +420,14 @@ func (p *process) refresh(now time.Time) {
 	if old := p.budget.Load(); old != nil && changed {
 		p.cfg.Logger.Warn("memory limits changed", "was", sizeText(old.LimitBytes()), "is", sizeText(b.LimitBytes()))
 	}
+	k, t := killed(b), throttled(b)
+	if old := p.budget.Load(); old != nil && k > p.killed {
+		p.killedAt = now
+		p.cfg.Logger.Warn("the kernel killed processes for memory", "rank", p.rank, "killed", k-p.killed)
+	} else if old != nil && t > p.throttled {
+		p.throttledAt = now
+	}
+	p.killed, p.throttled = k, t
 	p.used = slices.Grow(p.used[:0], len(b.Constraints))[:len(b.Constraints)]
 	p.publish(b)
 }

@@ -3,6 +3,7 @@ package mpiguard
 import (
 	"context"
 	"math"
+	"time"
 )
 
 // Pulse is the pressure of all ranks in a few words.
@@ -19,6 +20,7 @@ type Pulse struct {
 // nothing. Errors are those of Survey.
 func (g *Guard) Pulse(ctx context.Context) (Pulse, error) {
 	var p Pulse
+	start := time.Now()
 	err := g.collective(ctx, "pulse", func(ctx context.Context, mine vote) (int, vote, error) {
 		words := pulseWords(g.rank, mine, g.Level(), g.HeadroomBytes())
 		if err := g.comm.AllreduceUint64(ctx, words[:], words[:], OpMax); err != nil {
@@ -32,6 +34,9 @@ func (g *Guard) Pulse(ctx context.Context) (Pulse, error) {
 	if err != nil {
 		return Pulse{}, err
 	}
+	g.proc.mu.Lock()
+	defer g.proc.mu.Unlock()
+	g.pulses.note(start, -1, 0)
 	return p, nil
 }
 

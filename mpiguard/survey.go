@@ -61,6 +61,7 @@ type Survey struct {
 // CollectiveTimeout, breaks the communicator (see Comm).
 func (g *Guard) Survey(ctx context.Context) (*Survey, error) {
 	var s *Survey
+	start := time.Now()
 	err := g.collective(ctx, "survey", func(ctx context.Context, mine vote) (int, vote, error) {
 		var row usageRow
 		if mine == voteYes { // a closed guard has nothing to measure with
@@ -69,6 +70,7 @@ func (g *Guard) Survey(ctx context.Context) (*Survey, error) {
 		all, err := gather(ctx, g.comm, usageRowBytes, mine, &row, (*usageRow).code)
 		if err == nil && all.vote == voteYes {
 			s = g.proc.survey(g.peers, all.rows)
+			g.noteSurvey(start, all.rows)
 		}
 		return all.worst, all.vote, err
 	})
@@ -117,6 +119,13 @@ func (r *usageRow) code(c *coder) {
 	}
 	r.usage.At = time.Unix(0, at)
 	c.text(&r.binding, bindingBytes)
+}
+
+func (g *Guard) noteSurvey(start time.Time, rows []usageRow) {
+	rank, lag := slowest(rows)
+	g.proc.mu.Lock()
+	defer g.proc.mu.Unlock()
+	g.surveys.note(start, rank, lag)
 }
 
 // survey is newSurvey, once for the ranks of the process that have the same rows.

@@ -116,6 +116,9 @@ func TestMain(m *testing.M) {
 	if kind := os.Getenv("MPIGUARD_TEST_ALLOCATE"); kind != "" {
 		allocateUntilKilled(kind)
 	}
+	if os.Getenv("MPIGUARD_TEST_SURVIVE") != "" {
+		os.Exit(survive())
+	}
 	if kind := os.Getenv("MPIGUARD_TEST_RANK"); kind != "" {
 		os.Exit(rank(kind))
 	}
