@@ -16,7 +16,7 @@ import (
 // variable of the environment, where it is set and not empty, overrides the
 // field; junk in one is an error of New that names it.
 //
-// LimitBytes, KeepGoLimit and Logger may differ between ranks; all else must be equal on
+// LimitBytes, the fields of the record, KeepGoLimit and Logger may differ between ranks; all else must be equal on
 // all ranks, or New returns ErrConfigMismatch on each.
 type Config struct {
 	// LimitBytes is a limit for all ranks of the job on one node together, in
@@ -49,6 +49,16 @@ type Config struct {
 	// CollectiveTimeout bounds the wait of each collective, also where its ctx
 	// has no deadline. The default is 5 minutes. MPIGUARD_COLLECTIVE_TIMEOUT.
 	CollectiveTimeout time.Duration
+	// RecordDir is a directory of the user in which each rank keeps a record of fixed
+	// size, 1 MiB, of its samples, levels and reservations, from which mpiguard report
+	// tells what happened even after signal 9; "" records nothing. MPIGUARD_RECORD.
+	RecordDir string
+	// RecordCrash has the text of a Go crash written into the record too, by
+	// debug.SetCrashOutput, of which a process has one. MPIGUARD_RECORD_CRASH.
+	RecordCrash bool
+	// InputBytes says how much the run works on. It goes into the record, where
+	// mpiguard recommend compares runs by it. MPIGUARD_INPUT, a size.
+	InputBytes int64
 	// KeepGoLimit leaves the memory limit of the Go runtime alone. Else, while
 	// GOMEMLIMIT is not set in the environment, the guard keeps it at what the
 	// budget leaves for the Go heap, and restores it in Close. MPIGUARD_KEEP_GO_LIMIT,
@@ -62,7 +72,7 @@ type Config struct {
 	noLedger bool    // tests: as where processes cannot share memory
 }
 
-const maxEnvBytes = 256 // longer values are junk whatever they say
+const maxEnvBytes = 4096 // longer values are junk whatever they say
 
 // effective returns the configuration with defaults and the variables of
 // environ filled in, or an error that names the field or variable at fault.
@@ -84,6 +94,9 @@ func (c Config) effective(environ []string) (Config, error) {
 	fromEnv(env, &err, "MPIGUARD_EXHAUSTED_AFTER", &c.ExhaustedAfter, time.ParseDuration)
 	fromEnv(env, &err, "MPIGUARD_ABORT_CODE", &c.AbortCode, strconv.Atoi)
 	fromEnv(env, &err, "MPIGUARD_COLLECTIVE_TIMEOUT", &c.CollectiveTimeout, time.ParseDuration)
+	fromEnv(env, &err, "MPIGUARD_RECORD", &c.RecordDir, func(s string) (string, error) { return s, nil })
+	fromEnv(env, &err, "MPIGUARD_RECORD_CRASH", &c.RecordCrash, strconv.ParseBool)
+	fromEnv(env, &err, "MPIGUARD_INPUT", &c.InputBytes, size.Parse)
 	fromEnv(env, &err, "MPIGUARD_KEEP_GO_LIMIT", &c.KeepGoLimit, strconv.ParseBool)
 	fromEnv(env, &err, "MPIGUARD_LOG", &c.Logger, stderrLogger)
 	if err != nil {
@@ -103,6 +116,8 @@ func (c Config) effective(environ []string) (Config, error) {
 	switch {
 	case c.LimitBytes < 0:
 		return c, fmt.Errorf("Config.LimitBytes is %d, want 0 or more", c.LimitBytes)
+	case c.InputBytes < 0:
+		return c, fmt.Errorf("Config.InputBytes is %d, want 0 or more", c.InputBytes)
 	case !(c.KeepFree > 0 && c.KeepFree < 1):
 		return c, fmt.Errorf("Config.KeepFree is %g, want a fraction above 0 and below 1", c.KeepFree)
 	case !(0 < c.ElevatedAt && c.ElevatedAt < c.HighAt && c.HighAt < c.CriticalAt && c.CriticalAt <= 1):

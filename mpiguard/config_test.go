@@ -23,13 +23,14 @@ func TestConfigVariables(t *testing.T) {
 		"HOME=/nowhere", "MPIGUARD_LIMIT=2GiB", "MPIGUARD_KEEP_FREE=0.1", "MPIGUARD_ELEVATED_AT=0.1",
 		"MPIGUARD_HIGH_AT=0.2", "MPIGUARD_CRITICAL_AT=0.3", "MPIGUARD_RELEASE_AFTER=30ms",
 		"MPIGUARD_COLLECTIVE_TIMEOUT=1m30s", "MPIGUARD_KEEP_GO_LIMIT=true",
-		"MPIGUARD_EXHAUSTED_AFTER=2s", "MPIGUARD_ABORT_CODE=75", "MPIGUARD_LOG=", "MPIGUARD_UNKNOWN=is for a newer version",
+		"MPIGUARD_RECORD=/somewhere", "MPIGUARD_RECORD_CRASH=1", "MPIGUARD_INPUT=5MB", "MPIGUARD_EXHAUSTED_AFTER=2s", "MPIGUARD_ABORT_CODE=75", "MPIGUARD_LOG=", "MPIGUARD_UNKNOWN=is for a newer version",
 	})
 	require.NoError(t, err)
 	c.Logger = nil
 	assert.Equal(t, Config{LimitBytes: 2 << 30, KeepFree: 0.1, ElevatedAt: 0.1, HighAt: 0.2, CriticalAt: 0.3,
 		ReleaseAfter: 30 * time.Millisecond, CollectiveTimeout: 90 * time.Second, KeepGoLimit: true,
-		ExhaustedAfter: 2 * time.Second, AbortCode: 75}, c)
+		ExhaustedAfter: 2 * time.Second, AbortCode: 75,
+		RecordDir: "/somewhere", RecordCrash: true, InputBytes: 5_000_000}, c)
 }
 
 func TestConfigErrorsNameTheInput(t *testing.T) {
@@ -37,7 +38,7 @@ func TestConfigErrorsNameTheInput(t *testing.T) {
 		"MPIGUARD_LIMIT=lots", "MPIGUARD_LIMIT=-1", "MPIGUARD_KEEP_FREE=a tenth", "MPIGUARD_ELEVATED_AT=x",
 		"MPIGUARD_HIGH_AT=0,5", "MPIGUARD_CRITICAL_AT=--", "MPIGUARD_RELEASE_AFTER=5", "MPIGUARD_COLLECTIVE_TIMEOUT=1 m",
 		"MPIGUARD_LOG=loud", "MPIGUARD_KEEP_GO_LIMIT=perhaps",
-		"MPIGUARD_EXHAUSTED_AFTER=soon", "MPIGUARD_ABORT_CODE=x", "MPIGUARD_LIMIT=" + strings.Repeat("9", 10_000),
+		"MPIGUARD_EXHAUSTED_AFTER=soon", "MPIGUARD_ABORT_CODE=x", "MPIGUARD_RECORD_CRASH=x", "MPIGUARD_INPUT=x", "MPIGUARD_LIMIT=" + strings.Repeat("9", 10_000),
 	} {
 		_, err := Config{}.effective([]string{variable})
 		name, value, _ := strings.Cut(variable, "=")
@@ -55,6 +56,7 @@ func TestConfigErrorsNameTheInput(t *testing.T) {
 		"Config.ReleaseAfter":                    {ReleaseAfter: -1},
 		"Config.CollectiveTimeout":               {CollectiveTimeout: -1},
 		"Config.ExhaustedAfter":                  {ExhaustedAfter: -1},
+		"Config.InputBytes":                      {InputBytes: -1},
 		"Config.AbortCode":                       {AbortCode: 256},
 	} {
 		_, err := c.effective(nil)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/mpiguard/mpiguard/internal/blackbox"
 )
 
 // Guard is one rank's view of the memory of its job. It is made by New, and all
@@ -23,6 +26,7 @@ type Guard struct {
 	closeOnce    sync.Once
 	closeErr     error
 	inCollective atomic.Bool
+	recorder     *blackbox.Writer // nil records nothing; guarded by proc.mu
 
 	surveys, pulses CollectiveStats // guarded by proc.mu
 	notices         notices
@@ -54,6 +58,7 @@ func New(ctx context.Context, comm Comm, cfg Config) (*Guard, error) {
 		}
 		return nil, err
 	}
+	g.startRecord()
 	if b := g.Budget(); g.rank == 0 {
 		g.cfg.Logger.Info("memory budget", "limit", sizeText(b.LimitBytes()), "headroom", sizeText(b.HeadroomBytes()),
 			"share", sizeText(b.ShareBytes), "ranks", comm.Size())
@@ -84,6 +89,11 @@ func (g *Guard) Close() error {
 		g.growing.Unlock()
 		g.notices.close()
 		g.proc.leave(g)
+		problem := ""
+		if g.closeErr != nil {
+			problem = g.closeErr.Error()
+		}
+		g.recorder.Close(time.Now(), problem)
 	})
 	return g.closeErr
 }
@@ -111,10 +121,20 @@ func (g *Guard) Usage() Usage {
 // usage is the last sample, with the reservations of this rank.
 func (g *Guard) usage() Usage {
 	u := g.proc.meter.last
+	u.ReservedBytes = g.reservedBytes()
+	return u
+}
+
+// reservedBytes is what the reservations of this rank hold.
+func (g *Guard) reservedBytes() int64 {
+	if len(g.proc.guards) == 1 {
+		return g.proc.held.reserved()
+	}
+	var sum int64
 	for owner, n := range g.proc.pool.All() {
 		if owner.(*Reservation).guard == g {
-			u.ReservedBytes += n
+			sum += n
 		}
 	}
-	return u
+	return sum
 }

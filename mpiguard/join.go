@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/mpiguard/mpiguard/internal/procfs"
 )
@@ -15,13 +16,14 @@ type peer struct {
 	node    uint64 // equal for ranks of one host name on one kernel
 	process uint64 // equal for ranks in one process
 	pid     int64
+	started int64 // nanoseconds since 1970
 	host    string
 	steer   steering
 }
 
 const (
 	hostBytes    = 64
-	peerRowBytes = 4*8 + hostBytes + len(steering{})*8
+	peerRowBytes = 5*8 + hostBytes + len(steering{})*8
 )
 
 func (p *peer) code(c *coder) {
@@ -29,6 +31,7 @@ func (p *peer) code(c *coder) {
 	c.uint64(&p.node)
 	c.uint64(&p.process)
 	c.int64(&p.pid)
+	c.int64(&p.started)
 	c.text(&p.host, hostBytes)
 	for i := range p.steer {
 		c.uint64(&p.steer[i])
@@ -48,7 +51,7 @@ func (g *Guard) self() peer {
 		kernel:  constraintID(boot),
 		node:    constraintID(boot, host),
 		process: constraintID(boot, host, namespace, strconv.Itoa(pid), strconv.FormatUint(start, 10)),
-		pid:     int64(pid), host: host, steer: g.cfg.steering(),
+		pid:     int64(pid), started: time.Now().UnixNano(), host: host, steer: g.cfg.steering(),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mpiguard/mpiguard/internal/blackbox"
 	"github.com/mpiguard/mpiguard/internal/lease"
 	"github.com/mpiguard/mpiguard/internal/ledger"
 )
@@ -64,6 +65,8 @@ type process struct {
 	throttled     int64                // what throttled counted then
 	killedAt      time.Time            // when killed was last seen to rise
 	throttledAt   time.Time            // and throttled
+
+	recorded []int // the constraints that the records list
 
 	surveyed struct { // the last Survey, and what it was made of
 		rows   *usageRow
@@ -288,6 +291,7 @@ func throttled(b *Budget) int64 {
 // post tells all guards of a transition.
 func (p *process) post(t Transition) {
 	for _, g := range p.guards {
+		g.recorder.Transition(blackbox.Transition{At: t.At, From: t.From, To: t.To, Reason: t.Reason})
 		g.notices.post(t)
 	}
 }
@@ -430,6 +434,11 @@ func (p *process) refresh(now time.Time) {
 	p.killed, p.throttled = k, t
 	p.used = slices.Grow(p.used[:0], len(b.Constraints))[:len(b.Constraints)]
 	p.publish(b)
+	if changed {
+		for _, g := range p.guards {
+			g.recordLimits(now)
+		}
+	}
 }
 
 // publish makes b the budget, with this rank's shares written in.
@@ -499,6 +508,7 @@ func (p *process) watch() {
 		p.mu.Lock()
 		p.observe(quick)
 		left, binding := p.left(&sums)
+		p.record(left, binding)
 		p.followGo(left, binding)
 		p.relieve(time.Now())
 		interval := watchInterval(p.room, runtime.NumCPU())

@@ -21,7 +21,7 @@ func roundTrip[T any](t *testing.T, v T, n int, code func(*T, *coder)) {
 }
 
 func TestRowsRoundTrip(t *testing.T) {
-	roundTrip(t, peer{1, 2, 3, 4, "node17", steering{1, 2, 3, 4, 5, 6, 7, 8, 9}}, peerRowBytes, (*peer).code)
+	roundTrip(t, peer{1, 2, 3, 4, 5, "node17", steering{1, 2, 3, 4, 5, 6, 7, 8, 9}}, peerRowBytes, (*peer).code)
 	roundTrip(t, failure{"MPIGUARD_LIMIT=lots: no number"}, failureBytes, (*failure).code)
 	roundTrip(t, scopeRow{7, 8, 9, 10, [maxConstraints]scopeEntry{{1, UnlimitedBytes, UnknownBytes}, {2, 3, 4}}},
 		scopeRowBytes, (*scopeRow).code)
