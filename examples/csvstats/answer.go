@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,8 +31,8 @@ type answer struct {
 const groupsShown = 5 // on paper
 
 // finish prints the answer, and writes it to a file where one is named.
-func (a *answer) finish(table *groupby.Table, out *bufio.Writer, jsonFile string) error {
-	groups, err := table.Sorted()
+func (a *answer) finish(ctx context.Context, table *groupby.Table, out *bufio.Writer, jsonFile string) error {
+	groups, err := table.Sorted(ctx)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/mpiguard/mpiguard/chunk"
 	"github.com/mpiguard/mpiguard/mpiguard"
@@ -66,22 +65,9 @@ func (j *job) agreeSize(sizeBytes int64) error {
 	return nil
 }
 
-// patience is how long a rank waits for the others to give memory back, before
-// it says that there is none.
-const patience = 10 * time.Second
-
-// patient is a reservation whose waits end.
-type patient struct{ *mpiguard.Reservation }
-
-func (p patient) Grow(ctx context.Context, n int64) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	return p.Reservation.Grow(ctx, n)
-}
-
 // scanGuarded calls add with blocks of whole lines, as large as there is
 // headroom for.
-func (in *input) scanGuarded(ctx context.Context, guard *mpiguard.Guard, add func(block []byte) error) error {
+func (in *input) scanGuarded(ctx context.Context, guard *mpiguard.Guard, add func(ctx context.Context, block []byte) error) error {
 	account, err := guard.TryReserveOffHeap("block", 0)
 	if err != nil {
 		return err
@@ -92,7 +78,7 @@ func (in *input) scanGuarded(ctx context.Context, guard *mpiguard.Guard, add fun
 		if err != nil {
 			return err
 		}
-		if err := add(block); err != nil {
+		if err := add(ctx, block); err != nil {
 			return err
 		}
 	}
@@ -100,7 +86,7 @@ func (in *input) scanGuarded(ctx context.Context, guard *mpiguard.Guard, add fun
 }
 
 // scanNaive calls add with all lines of the part at once.
-func (in *input) scanNaive(ctx context.Context, add func(block []byte) error) error {
+func (in *input) scanNaive(ctx context.Context, add func(ctx context.Context, block []byte) error) error {
 	lines, err := chunk.LineSpan(ctx, in, in.sizeBytes, in.part)
 	if err != nil {
 		return err
@@ -109,7 +95,7 @@ func (in *input) scanNaive(ctx context.Context, add func(block []byte) error) er
 	n, err := in.ReadAt(data, lines.Offset)
 	switch {
 	case n == len(data):
-		return add(data)
+		return add(ctx, data)
 	case err == io.EOF:
 		return io.ErrUnexpectedEOF
 	}

@@ -76,7 +76,7 @@ func (j *job) work() error {
 		for _, r := range s.Ranks {
 			a.PeakBytes = max(a.PeakBytes, r.PeakBytes)
 		}
-		err = a.finish(table, j.out, j.jsonFile)
+		err = a.finish(j.ctx, table, j.out, j.jsonFile)
 	}
 	return j.agree(err, 0)
 }
@@ -99,7 +99,7 @@ func (j *job) newTable() (table *groupby.Table, release func(), err error) {
 	if j.mode == modeNaive {
 		return groupby.NewTable(nil), func() {}, nil
 	}
-	account, err := j.guard.TryReserve("groups", groupby.MergeBytes(j.comm.Size()))
+	account, err := reserve(j.ctx, j.guard, "groups", groupby.MergeBytes(j.comm.Size()))
 	if agreed := j.agree(err, 0); agreed != nil {
 		if err == nil {
 			account.Release()

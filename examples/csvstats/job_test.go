@@ -278,10 +278,10 @@ func TestFileShrinks(t *testing.T) {
 				require.NoError(t, in.open(name))
 				in.sizeBytes = int64(len(whole))
 				in.part = chunk.Partition(in.sizeBytes, ranks, r)
-				naive := in.scanNaive(t.Context(), func([]byte) error { return nil })
+				naive := in.scanNaive(t.Context(), func(context.Context, []byte) error { return nil })
 				g, err := mpiguard.New(t.Context(), nil, mpiguard.Config{})
 				require.NoError(t, err)
-				guarded := in.scanGuarded(t.Context(), g, func([]byte) error { return nil })
+				guarded := in.scanGuarded(t.Context(), g, func(context.Context, []byte) error { return nil })
 				require.NoError(t, g.Close())
 				require.NoError(t, in.Close())
 				for _, err := range []error{naive, guarded} {

@@ -75,16 +75,17 @@ func TestMpirunBadInput(t *testing.T) {
 		exit int
 		want string
 	}{
-		"unreadable file":  {[]string{secret}, "", 1, "open " + secret + ": permission denied"},
-		"missing file":     {[]string{dir + "/missing"}, "", 1, "no such file or directory"},
-		"directory":        {[]string{dir}, "", 1, dir + " is not a regular file"},
-		"key 9":            {[]string{"-key", "9", two}, "", 1, two + ": line 1: no column 9 in a row of 2"},
-		"junk value":       {[]string{late}, "", 1, late + `: line 5001: column 2: "one" is not a number`},
-		"limit of lots":    {[]string{two}, "MPIGUARD_LIMIT=lots", 1, `MPIGUARD_LIMIT="lots"`},
-		"limit below used": {[]string{two}, "MPIGUARD_LIMIT=1MiB", 1, "MPIGUARD_LIMIT"},
-		"bad mode":         {[]string{"-mode", "fast", two}, "", 2, `-mode "fast"`},
-		"no file":          {nil, "", 2, "no file given"},
-		"answer in vain":   {[]string{"-json", dir + "/missing/x", two}, "", 1, "no such file or directory"},
+		"unreadable file":   {[]string{secret}, "", 1, "open " + secret + ": permission denied"},
+		"missing file":      {[]string{dir + "/missing"}, "", 1, "no such file or directory"},
+		"directory":         {[]string{dir}, "", 1, dir + " is not a regular file"},
+		"key 9":             {[]string{"-key", "9", two}, "", 1, two + ": line 1: no column 9 in a row of 2"},
+		"junk value":        {[]string{late}, "", 1, late + `: line 5001: column 2: "one" is not a number`},
+		"limit of lots":     {[]string{two}, "MPIGUARD_LIMIT=lots", 1, `MPIGUARD_LIMIT="lots"`},
+		"limit below used":  {[]string{two}, "MPIGUARD_LIMIT=1MiB", 1, "MPIGUARD_LIMIT"},
+		"limit nearly used": {[]string{two}, "MPIGUARD_LIMIT=12MiB", 1, "MPIGUARD_LIMIT"},
+		"bad mode":          {[]string{"-mode", "fast", two}, "", 2, `-mode "fast"`},
+		"no file":           {nil, "", 2, "no file given"},
+		"answer in vain":    {[]string{"-json", dir + "/missing/x", two}, "", 1, "no such file or directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := mpirun.Config{Ranks: 4}

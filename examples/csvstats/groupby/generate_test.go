@@ -34,7 +34,7 @@ func TestGenerateLayout(t *testing.T) {
 	assert.Regexp(t, regexp.MustCompile(`^([^;"\n]+;-?[0-9]{1,2}\.[0-9]\n)+$`), string(data))
 
 	rows := Rows{Layout: Layout{1, 2, ';'}, Table: NewTable(nil)}
-	require.NoError(t, rows.Add(data))
+	require.NoError(t, rows.Add(t.Context(), data))
 	assert.Equal(t, stations, rows.Table.Len())
 }
 

@@ -16,7 +16,7 @@ const (
 	numbersBytes      = 5 * 8
 	recordHeaderBytes = numbersBytes + 2
 	leastRowBytes     = headerBytes + recordHeaderBytes + MaxKeyBytes // one group of any key
-	roundBytes        = 1 << 20                                       // rows of all ranks together
+	roundBytes        = 256 << 10                                     // rows of all ranks together
 )
 
 func mergeRowBytes(ranks int) int { return max(roundBytes/ranks, leastRowBytes) }
@@ -49,7 +49,7 @@ func Merge(ctx context.Context, comm mpiguard.Comm, t *Table) error {
 			records, follows := unpack(rows[r*rowBytes : (r+1)*rowBytes])
 			more = more || follows
 			if comm.Rank() == 0 && refused == nil {
-				refused = t.mergeRecords(records)
+				refused = t.mergeRecords(ctx, records)
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func (g *Group) appendRecord(b []byte) []byte {
 	return append(b, g.Key...)
 }
 
-func (t *Table) mergeRecords(records []byte) error {
+func (t *Table) mergeRecords(ctx context.Context, records []byte) error {
 	for len(records) > 0 {
 		word := func(i int) uint64 { return binary.LittleEndian.Uint64(records[8*i:]) }
 		stats := Stats{
@@ -98,7 +98,7 @@ func (t *Table) mergeRecords(records []byte) error {
 			sum: sum{high: int64(word(3)), low: word(4)},
 		}
 		end := recordHeaderBytes + int(binary.LittleEndian.Uint16(records[numbersBytes:]))
-		group, err := t.Group(records[recordHeaderBytes:end])
+		group, err := t.Group(ctx, records[recordHeaderBytes:end])
 		if err != nil {
 			return err
 		}

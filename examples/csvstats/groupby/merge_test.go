@@ -21,7 +21,7 @@ var layout = groupby.Layout{Key: 1, Value: 2, Separator: ';'}
 func answer(t *testing.T, table *groupby.Table) string {
 	t.Helper()
 	var text []byte
-	groups, err := table.Sorted()
+	groups, err := table.Sorted(t.Context())
 	require.NoError(t, err)
 	for _, g := range groups {
 		text = g.AppendTo(text)
@@ -31,7 +31,7 @@ func answer(t *testing.T, table *groupby.Table) string {
 
 func digestOf(t *testing.T, table *groupby.Table) string {
 	t.Helper()
-	groups, err := table.Sorted()
+	groups, err := table.Sorted(t.Context())
 	require.NoError(t, err)
 	return groupby.Digest(groups)
 }
@@ -45,7 +45,7 @@ func TestMergeAnyCut(t *testing.T) {
 			require.NoError(t, groupby.Generate(&file, random.Int64N(200_000), random.Uint64()))
 			lines := bytes.SplitAfter(file.Bytes(), []byte("\n"))
 			whole := groupby.Rows{Layout: layout, Table: groupby.NewTable(nil)}
-			require.NoError(t, whole.Add(file.Bytes()))
+			require.NoError(t, whole.Add(t.Context(), file.Bytes()))
 
 			parts := make([][]byte, ranks)
 			for _, line := range lines {
@@ -55,7 +55,7 @@ func TestMergeAnyCut(t *testing.T) {
 			var merged, digest string
 			err := inproc.Run(ranks, func(c mpiguard.Messenger) error {
 				rows := groupby.Rows{Layout: layout, Table: groupby.NewTable(nil)}
-				if err := rows.Add(parts[c.Rank()]); err != nil {
+				if err := rows.Add(t.Context(), parts[c.Rank()]); err != nil {
 					return err
 				}
 				before := answer(t, rows.Table)
@@ -83,7 +83,7 @@ func TestMergeManyRounds(t *testing.T) {
 	err := inproc.Run(ranks, func(c mpiguard.Messenger) error {
 		rows := groupby.Rows{Layout: layout, Table: groupby.NewTable(nil)}
 		for i := range groupsPerRank * c.Rank() {
-			if err := rows.Add(fmt.Appendf(nil, "%s%d;%d\n", long, i, c.Rank())); err != nil {
+			if err := rows.Add(t.Context(), fmt.Appendf(nil, "%s%d;%d\n", long, i, c.Rank())); err != nil {
 				return err
 			}
 		}
@@ -110,8 +110,8 @@ type nothing struct{}
 
 var errNothing = errors.New("nothing left")
 
-func (nothing) TryGrow(int64) error { return errNothing }
-func (nothing) Shrink(int64)        {}
+func (nothing) Grow(context.Context, int64) error { return errNothing }
+func (nothing) Shrink(int64)                      {}
 
 // A refusal on rank 0 leaves nobody waiting.
 func TestMergeRefused(t *testing.T) {
@@ -124,7 +124,7 @@ func TestMergeRefused(t *testing.T) {
 		}
 		rows := groupby.Rows{Layout: layout, Table: groupby.NewTable(account)}
 		for i := range 1000 * c.Rank() {
-			if err := rows.Add(fmt.Appendf(nil, "%s%d;1\n", long, i)); err != nil {
+			if err := rows.Add(t.Context(), fmt.Appendf(nil, "%s%d;1\n", long, i)); err != nil {
 				return err
 			}
 		}

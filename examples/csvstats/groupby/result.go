@@ -2,6 +2,7 @@ package groupby
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -11,8 +12,8 @@ import (
 
 // Sorted returns the groups in the order of their keys' bytes. An error says that
 // there is no memory for the list.
-func (t *Table) Sorted() ([]*Group, error) {
-	if err := t.account.TryGrow(int64(t.groups) * pointerBytes); err != nil {
+func (t *Table) Sorted(ctx context.Context) ([]*Group, error) {
+	if err := t.account.Grow(ctx, int64(t.groups)*pointerBytes); err != nil {
 		return nil, fmt.Errorf("no memory to sort %d groups: %w", t.groups, err)
 	}
 	groups := make([]*Group, t.groups)

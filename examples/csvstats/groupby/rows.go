@@ -2,6 +2,7 @@ package groupby
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 )
@@ -44,9 +45,9 @@ var byteOrderMark = []byte("\ufeff")
 // many lines, short enough that they are still in the cache when they are read.
 const quoteWindowBytes = 64 << 10
 
-// Add adds the rows of a block of whole lines. An error is a *RowError; the rows
-// before that line have been added.
-func (r *Rows) Add(block []byte) error {
+// Add adds the rows of a block of whole lines. An error is a *RowError, or that of
+// the table for want of memory; the rows before have been added.
+func (r *Rows) Add(ctx context.Context, block []byte) error {
 	if r.AtStart {
 		block = bytes.TrimPrefix(block, byteOrderMark)
 		r.AtStart = false
@@ -56,12 +57,12 @@ func (r *Rows) Add(block []byte) error {
 		block = block[len(lines):]
 		if quote := bytes.IndexByte(lines, '"'); quote >= 0 {
 			start := bytes.LastIndexByte(lines[:quote], '\n') + 1
-			if err := r.addLines(lines[:start]); err != nil {
+			if err := r.addLines(ctx, lines[:start]); err != nil {
 				return err
 			}
 			return r.fail(errQuote)
 		}
-		if err := r.addLines(lines); err != nil {
+		if err := r.addLines(ctx, lines); err != nil {
 			return err
 		}
 	}
@@ -82,7 +83,7 @@ func firstLines(block []byte) []byte {
 	return block
 }
 
-func (r *Rows) addLines(lines []byte) error {
+func (r *Rows) addLines(ctx context.Context, lines []byte) error {
 	for len(lines) > 0 {
 		line := lines
 		if end := bytes.IndexByte(lines, '\n'); end >= 0 {
@@ -95,34 +96,35 @@ func (r *Rows) addLines(lines []byte) error {
 			line = line[:n-1]
 		}
 		if len(line) > 0 {
-			if err := r.addRow(line); err != nil {
+			key, number, err := r.parse(line)
+			if err != nil {
 				return r.fail(err)
 			}
+			group, err := r.Table.Group(ctx, key)
+			if err != nil {
+				return err
+			}
+			group.add(number)
 		}
 		r.Lines++
 	}
 	return nil
 }
 
-func (r *Rows) fail(err error) error {
-	return &RowError{Line: r.Lines + 1, Err: err}
-}
+func (r *Rows) fail(err error) error { return &RowError{Line: r.Lines + 1, Err: err} }
 
-func (r *Rows) addRow(line []byte) error {
-	key, value, err := r.cut(line)
+func (l Layout) parse(line []byte) (key []byte, number Number, err error) {
+	key, value, err := l.cut(line)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
-	number, err := ParseNumber(value)
-	if err != nil {
-		return fmt.Errorf("column %d: %s %w", r.Value, quote(value), err)
+	if len(key) > MaxKeyBytes {
+		return nil, 0, fmt.Errorf("a key of %d bytes: the longest is %d", len(key), MaxKeyBytes)
 	}
-	group, err := r.Table.Group(key)
-	if err != nil {
-		return err
+	if number, err = ParseNumber(value); err != nil {
+		return nil, 0, fmt.Errorf("column %d: %s %w", l.Value, quote(value), err)
 	}
-	group.add(number)
-	return nil
+	return key, number, nil
 }
 
 // cut finds the two columns of a row.

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func read(layout Layout, blocks ...string) (*Table, Rows, error) {
+func read(t *testing.T, layout Layout, blocks ...string) (*Table, Rows, error) {
 	rows := Rows{Layout: layout, Table: NewTable(nil), AtStart: true}
 	for _, block := range blocks {
-		if err := rows.Add([]byte(block)); err != nil {
+		if err := rows.Add(t.Context(), []byte(block)); err != nil {
 			return rows.Table, rows, err
 		}
 	}
@@ -24,7 +24,7 @@ func read(layout Layout, blocks ...string) (*Table, Rows, error) {
 func text(t *testing.T, table *Table) string {
 	t.Helper()
 	var b []byte
-	groups, err := table.Sorted()
+	groups, err := table.Sorted(t.Context())
 	require.NoError(t, err)
 	for _, g := range groups {
 		b = g.AppendTo(b)
@@ -53,7 +53,7 @@ func TestRows(t *testing.T) {
 		"mean is rounded":      {Layout{1, 2, ';'}, "a;0.000001\na;0.000002\na;0\n", "3 0.0 0.000001 0.000002 a\n", 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			table, rows, err := read(test.layout, test.input)
+			table, rows, err := read(t, test.layout, test.input)
 			require.NoError(t, err)
 			assert.Equal(t, test.want, text(t, table))
 			assert.Equal(t, test.lines, rows.Lines)
@@ -84,7 +84,7 @@ func TestRowErrors(t *testing.T) {
 		"mark and junk":          {Layout{1, 2, ';'}, "\ufeffa;x\n", `line 1: column 2: "x" is not a number like -12.345678`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, rows, err := read(test.layout, test.input)
+			_, rows, err := read(t, test.layout, test.input)
 			require.EqualError(t, err, test.want)
 			var rowErr *RowError
 			require.ErrorAs(t, err, &rowErr)
@@ -104,7 +104,7 @@ func TestBlocksDoNotMatter(t *testing.T) {
 		if random.IntN(2) == 0 {
 			data = bytes.TrimSuffix(data, []byte("\n"))
 		}
-		whole, wholeRows, err := read(Layout{1, 2, ';'}, string(data))
+		whole, wholeRows, err := read(t, Layout{1, 2, ';'}, string(data))
 		require.NoError(t, err)
 
 		var blocks []string
@@ -118,7 +118,7 @@ func TestBlocksDoNotMatter(t *testing.T) {
 			blocks = append(blocks, string(rest[:cut]))
 			rest = rest[cut:]
 		}
-		parts, partsRows, err := read(Layout{1, 2, ';'}, blocks...)
+		parts, partsRows, err := read(t, Layout{1, 2, ';'}, blocks...)
 		require.NoError(t, err)
 		require.Equal(t, text(t, whole), text(t, parts))
 		require.Equal(t, wholeRows.Lines, partsRows.Lines)
@@ -156,7 +156,7 @@ func FuzzRows(f *testing.F) {
 	f.Fuzz(func(t *testing.T, input string, key, value uint8) {
 		layout := Layout{Key: 1 + int(key%4), Value: 1 + int(value%4), Separator: ';'}
 		want, badLine := reference(layout, input)
-		table, _, err := read(layout, input)
+		table, _, err := read(t, layout, input)
 		if badLine != 0 {
 			var rowErr *RowError
 			require.ErrorAs(t, err, &rowErr)
@@ -177,7 +177,7 @@ func BenchmarkRows(b *testing.B) {
 	rows := Rows{Layout: Layout{1, 2, ';'}, Table: NewTable(nil)}
 	b.SetBytes(int64(out.Len()))
 	for b.Loop() {
-		if err := rows.Add(out.Bytes()); err != nil {
+		if err := rows.Add(b.Context(), out.Bytes()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -6,6 +6,7 @@ package groupby
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -13,9 +14,9 @@ import (
 )
 
 // Account is asked for memory before a table takes it, and told when the table
-// gave some back. A *mpiguard.Reservation is one.
+// gave some back. A *mpiguard.Reservation is one: its Grow waits until ctx ends.
 type Account interface {
-	TryGrow(n int64) error
+	Grow(ctx context.Context, n int64) error
 	Shrink(n int64)
 }
 
@@ -93,8 +94,8 @@ func NewTable(account Account) *Table {
 
 type unlimited struct{}
 
-func (unlimited) TryGrow(int64) error { return nil }
-func (unlimited) Shrink(int64)        {}
+func (unlimited) Grow(context.Context, int64) error { return nil }
+func (unlimited) Shrink(int64)                      {}
 
 // Len returns the number of groups.
 func (t *Table) Len() int { return t.groups }
@@ -103,14 +104,14 @@ func (t *Table) Len() int { return t.groups }
 func (t *Table) At(i int) *Group { return &t.pages[i/pageGroups][i%pageGroups] }
 
 // Group returns the group of key, which it adds, empty, if it is new. An error
-// says why there is no memory, or that the key is too long; the table is then
-// unchanged.
-func (t *Table) Group(key []byte) (*Group, error) {
+// says why there is no memory; the table is then unchanged. It panics if the key
+// is longer than MaxKeyBytes.
+func (t *Table) Group(ctx context.Context, key []byte) (*Group, error) {
 	hash := maphash.Bytes(t.seed, key)
 	if g := t.find(hash, key); g != nil {
 		return g, nil
 	}
-	return t.insert(hash, key)
+	return t.insert(ctx, hash, key)
 }
 
 func (t *Table) find(hash uint64, key []byte) *Group {
@@ -126,11 +127,11 @@ func (t *Table) find(hash uint64, key []byte) *Group {
 	return nil
 }
 
-func (t *Table) insert(hash uint64, key []byte) (*Group, error) {
+func (t *Table) insert(ctx context.Context, hash uint64, key []byte) (*Group, error) {
 	if len(key) > MaxKeyBytes {
-		return nil, fmt.Errorf("a key of %d bytes: the longest is %d", len(key), MaxKeyBytes)
+		panic("groupby: Group: the key is longer than MaxKeyBytes")
 	}
-	if err := t.makeRoom(len(key)); err != nil {
+	if err := t.makeRoom(ctx, len(key)); err != nil {
 		return nil, fmt.Errorf("no memory for group %d: %w", t.groups+1, err)
 	}
 	start := len(t.arena)
@@ -151,28 +152,28 @@ func place(slots []slot, s slot) {
 }
 
 // makeRoom makes room for one more group with a key of that many bytes.
-func (t *Table) makeRoom(keyBytes int) error {
+func (t *Table) makeRoom(ctx context.Context, keyBytes int) error {
 	if cap(t.arena)-len(t.arena) < keyBytes {
-		if err := t.account.TryGrow(arenaBytes); err != nil {
+		if err := t.account.Grow(ctx, arenaBytes); err != nil {
 			return err
 		}
 		t.arena = make([]byte, 0, arenaBytes)
 	}
 	if t.groups == len(t.pages)*pageGroups {
-		if err := t.account.TryGrow(pageBytes + pointerBytes); err != nil {
+		if err := t.account.Grow(ctx, pageBytes+pointerBytes); err != nil {
 			return err
 		}
 		t.pages = append(t.pages, new([pageGroups]Group))
 	}
 	if 2*(t.groups+1) > len(t.slots) {
-		return t.moreSlots()
+		return t.moreSlots(ctx)
 	}
 	return nil
 }
 
-func (t *Table) moreSlots() error {
+func (t *Table) moreSlots(ctx context.Context) error {
 	slots := max(2*len(t.slots), firstSlots)
-	if err := t.account.TryGrow(int64(slots) * slotBytes); err != nil {
+	if err := t.account.Grow(ctx, int64(slots)*slotBytes); err != nil {
 		return err
 	}
 	more := make([]slot, slots)
