@@ -42,16 +42,6 @@ func (b *Bench) Close() error {
 	return err
 }
 
-// Row is the row with a name. It panics if there is none.
-func (b *Bench) Row(name string) *Row {
-	for i := range b.Rows {
-		if b.Rows[i].Name == name {
-			return &b.Rows[i]
-		}
-	}
-	panic("benchmarks: no row " + name)
-}
-
 func (b *Bench) add(r ...Row) { b.Rows = append(b.Rows, r...) }
 
 func (b *Bench) onClose(f func() error) { b.closers = append(b.closers, f) }

@@ -1,9 +1,14 @@
 package benchmarks
 
 import (
+	"io"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mpiguard/mpiguard/chunk"
 )
 
 func openBench(tb testing.TB) *Bench {
@@ -29,14 +34,44 @@ func BenchmarkRow(b *testing.B) {
 	}
 }
 
-// Every row can be measured, and does what it says in its name.
+// Every contender of every row can be measured, and rows are told by their names.
 func TestRows(t *testing.T) {
-	b := openBench(t)
-	for _, r := range b.Rows {
+	names := map[string]bool{}
+	for _, r := range openBench(t).Rows {
+		require.False(t, names[r.Name], r.Name)
+		names[r.Name] = true
 		for _, c := range r.Contenders() {
-			s := c.Run(1)
-			require.Positive(t, s.Nanoseconds, "%s: %s", r.Name, c.Name)
+			require.Positive(t, c.Run(1).Nanoseconds, "%s: %s", r.Name, c.Name)
 		}
 	}
-	require.NotEmpty(t, b.Rows)
+	for _, name := range []string{GrowShrink, GrowShrinkParallel, PoolGetPut} {
+		require.True(t, names[name], name)
+	}
+}
+
+// By hand, and by the iterators, every line is seen.
+func TestFileLoopsAgree(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "lines")
+	lines, err := writeLines(name)
+	require.NoError(t, err)
+	f, err := os.Open(name)
+	require.NoError(t, err)
+	defer f.Close()
+	for what, c := range map[string]struct {
+		read func(*os.File) error
+		want int
+	}{
+		"read loop":        {bareRead, fileBytes},
+		"lines by hand":    {bareLines, fileBytes - lines},
+		"Scanner":          {func(f *os.File) error { return scanLines(f, 0) }, fileBytes - lines},
+		"ReadSlice":        {readSlice, fileBytes},
+		"chunk.Lines":      {func(f *os.File) error { return drain(chunk.Lines(t.Context(), f, chunk.Config{})) }, fileBytes - lines},
+		"chunk.LineBlocks": {func(f *os.File) error { return drain(chunk.LineBlocks(t.Context(), f, chunk.Config{})) }, fileBytes},
+	} {
+		_, err := f.Seek(0, io.SeekStart)
+		require.NoError(t, err)
+		sink = 0
+		require.NoError(t, c.read(f))
+		require.EqualValues(t, c.want, sink, what)
+	}
 }

@@ -82,15 +82,19 @@ func (b *Bench) openFile(dir string) error {
 
 // writeLines writes a file of lines of many lengths, and returns how many.
 func writeLines(name string) (lines int, err error) {
-	var b bytes.Buffer
-	for ; b.Len() < fileBytes; lines++ {
-		n := min(lineBytes/2+lines*7919%(lineBytes+1), fileBytes-b.Len())
-		for i := range n - 1 {
-			b.WriteByte('a' + byte(i%26))
-		}
-		b.WriteByte('\n')
+	f, err := os.Create(name)
+	if err != nil {
+		return 0, err
 	}
-	return lines, os.WriteFile(name, b.Bytes(), 0o600)
+	w := bufio.NewWriter(f)
+	text := bytes.Repeat([]byte("abcdefghijklmnopqrstuvwxyz"), 1+3*lineBytes/2/26)
+	for left := fileBytes; left > 0; lines++ {
+		n := min(lineBytes/2+lines*7919%(lineBytes+1), left)
+		w.Write(text[:n-1]) // Flush returns the first error
+		w.WriteByte('\n')
+		left -= n
+	}
+	return lines, errors.Join(w.Flush(), f.Close())
 }
 
 // drain goes through all that an iterator yields.
