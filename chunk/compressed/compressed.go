@@ -33,8 +33,9 @@ type Account interface {
 // What a reader needs: its input buffer, and the tables and windows of gzip, which
 // are of one size (RFC 1951).
 const (
-	inputBytes = 64 << 10
-	gzipBytes  = 128 << 10
+	bufferBytes = 64 << 10
+	inputBytes  = bufferBytes + 4<<10
+	gzipBytes   = 128 << 10
 )
 
 var gzipMagic = []byte{0x1f, 0x8b, 8} // RFC 1952: deflate is the only method
@@ -57,7 +58,7 @@ func NewReader(ctx context.Context, r io.Reader, acct Account) (io.ReadCloser, e
 	if err := c.grow(ctx, inputBytes); err != nil {
 		return nil, err
 	}
-	in := bufio.NewReaderSize(r, inputBytes)
+	in := bufio.NewReaderSize(r, bufferBytes)
 	body, err := open(ctx, in, c)
 	if err != nil {
 		c.Close()
