@@ -171,7 +171,7 @@ func TestErrors(t *testing.T) {
 	require.ErrorIs(t, err, errRefused)
 	assert.EqualError(t, err, "compressed: 69632 bytes for the decoder: refused")
 	a.budget = inputBytes
-	for _, input := range []string{gzipOf(t, "abc"), zstdOf(t, text(10<<20))} {
+	for _, input := range []string{gzipOf(t, "abc"), zstdOf(t, strings.Repeat(text(100<<10), 20))} {
 		_, err = read(t, input, a)
 		require.ErrorIs(t, err, errRefused)
 	}
