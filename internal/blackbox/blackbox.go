@@ -66,42 +66,52 @@ type LimitSet struct {
 
 // LimitUse is how one limit stands in a sample.
 type LimitUse struct {
-	LimitBytes, UsedBytes int64
-	PeakUsedBytes         int64 // of all samples so far; filled in by the Writer
+	LimitBytes    int64 `json:"limit_bytes"`
+	UsedBytes     int64 `json:"used_bytes"`
+	PeakUsedBytes int64 `json:"peak_used_bytes"` // of all samples so far; filled in by the Writer
 }
 
 // Sample is what a rank measured at a moment.
 type Sample struct {
-	At                                              time.Time
-	AnonBytes, ShmemBytes, FileBytes                int64
-	HighWaterBytes                                  int64 // of the resident set: VmHWM
-	GoBytes, NonGoBytes                             int64
-	ReservedBytes, UntouchedBytes, UnaccountedBytes int64
-	HeadroomBytes                                   int64
-	ChunkBytes                                      int64 // 0 where nothing is read in chunks
-	OOMKills                                        int64 // by the kernel in the groups of the process since the guard was made
-	Level                                           level.Level
-	Binding                                         int // index of the limit that leaves the least, -1 for none
-	Limits                                          [MaxLimits]LimitUse
+	At               time.Time           `json:"at"`
+	AnonBytes        int64               `json:"anon_bytes"`
+	ShmemBytes       int64               `json:"shmem_bytes"`
+	FileBytes        int64               `json:"file_bytes"`
+	HighWaterBytes   int64               `json:"high_water_bytes"` // of the resident set: VmHWM
+	GoBytes          int64               `json:"go_bytes"`
+	NonGoBytes       int64               `json:"non_go_bytes"`
+	ReservedBytes    int64               `json:"reserved_bytes"`
+	UntouchedBytes   int64               `json:"untouched_bytes"`
+	UnaccountedBytes int64               `json:"unaccounted_bytes"`
+	HeadroomBytes    int64               `json:"headroom_bytes"`
+	ChunkBytes       int64               `json:"chunk_bytes"` // 0 where nothing is read in chunks
+	OOMKills         int64               `json:"oom_kills"`   // by the kernel in the groups of the process since the guard was made
+	Level            level.Level         `json:"level"`
+	Binding          int                 `json:"binding"` // index of the limit that leaves the least, -1 for none
+	Limits           [MaxLimits]LimitUse `json:"limits"`
 
 	// What follows is filled in by the Writer.
-	Number        uint64
-	LimitSet      int   // number of the LimitSet that Limits and Binding refer to, 0 for none
-	PeakAnonBytes int64 // of all samples so far
+	Number        uint64 `json:"number"`
+	LimitSet      int    `json:"limit_set"`       // number of the LimitSet that Limits and Binding refer to, 0 for none
+	PeakAnonBytes int64  `json:"peak_anon_bytes"` // of all samples so far
 }
 
 // Transition is a change of the level.
 type Transition struct {
-	At       time.Time
-	From, To level.Level
-	Reason   string
+	At     time.Time   `json:"at"`
+	From   level.Level `json:"from"`
+	To     level.Level `json:"to"`
+	Reason string      `json:"reason"`
 }
 
 // Phase is a stretch of the program.
 type Phase struct {
-	Name                                        string
-	Start, End                                  time.Time // End is zero while it lasts
-	StartAnonBytes, EndAnonBytes, PeakAnonBytes int64
+	Name           string    `json:"name"`
+	Start          time.Time `json:"start"`
+	End            time.Time `json:"end,omitzero"` // End is zero while it lasts
+	StartAnonBytes int64     `json:"start_anon_bytes"`
+	EndAnonBytes   int64     `json:"end_anon_bytes"`
+	PeakAnonBytes  int64     `json:"peak_anon_bytes"`
 }
 
 // MaxHolders is how many reservations a Holders record names.

@@ -187,10 +187,29 @@ func TestRingsKeepTheEndAndTheOutline(t *testing.T) {
 		kept = kept || s.AnonBytes == 1<<30 && s.At.Equal(sampleOf(spike).At)
 	}
 	assert.True(t, kept, "the peak of its second")
+	info, err := os.Stat(w.path)
+	require.NoError(t, err)
+	assert.Equal(t, int64(MinSizeBytes), info.Size(), "it does not grow")
 	assert.Equal(t, int64(1<<30), f.Samples[len(f.Samples)-1].PeakAnonBytes)
 	for i := 1; i < len(f.Samples); i++ {
 		require.Less(t, f.Samples[i-1].Number, f.Samples[i].Number, "each once, in order")
 	}
+}
+
+func TestSampleDoesNotAllocate(t *testing.T) {
+	w := create(t, MinSizeBytes)
+	defer w.Close(start, "")
+	s := sampleOf(1)
+	h := Holders{Top: []Holder{{"hash table", 1}}}
+	assert.Zero(t, testing.AllocsPerRun(1000, func() {
+		s.At = s.At.Add(5 * time.Millisecond)
+		s.AnonBytes++
+		w.Sample(&s)
+		if w.HoldersDue(s.At) {
+			h.At = s.At
+			w.Holders(h)
+		}
+	}))
 }
 
 func TestPeaksFollowTheLimitNotItsIndex(t *testing.T) {

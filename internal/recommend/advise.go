@@ -14,17 +14,17 @@ type Query struct {
 
 // Advice is how much memory to ask for, for each node.
 type Advice struct {
-	Runs         int
-	RanksPerNode int
-	PeakBytes    int64   // what is expected to be used
-	Margin       float64 // on top of it
-	MemBytes     int64   // to ask for: whole MiB
-	RankBytes    int64   // the part of each rank of it, without the margin
+	Runs         int     `json:"runs"`
+	RanksPerNode int     `json:"ranks_per_node"`
+	PeakBytes    int64   `json:"peak_bytes"` // what is expected to be used
+	Margin       float64 `json:"margin"`     // on top of it
+	MemBytes     int64   `json:"mem_bytes"`  // to ask for: whole MiB
+	RankBytes    int64   `json:"rank_bytes"` // the part of each rank of it, without the margin
 	// MaxRanks is how many ranks fit a node of NodeBytes, 0 where that is unknown.
-	MaxRanks  int
-	NodeBytes int64
-	Fit       *Fit // nil where nothing had to be predicted over the input size
-	Notes     []string
+	MaxRanks  int      `json:"max_ranks,omitempty"`
+	NodeBytes int64    `json:"node_bytes,omitempty"`
+	Fit       *Fit     `json:"fit,omitempty"` // nil where nothing had to be predicted over the input size
+	Notes     []string `json:"notes,omitempty"`
 }
 
 const (

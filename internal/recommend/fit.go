@@ -29,12 +29,12 @@ const (
 
 // Fit is memory over input size: Base + Slope × input, in bytes.
 type Fit struct {
-	Sizes     int     // different sizes of the input
-	Base      float64 // what is needed without input
-	Slope     float64 // bytes per byte of the input; 0: constant
-	Residual  float64 // the largest deviation, of what was measured
-	Uncertain float64 // standard error of the prediction, of the prediction
-	Times     float64 // the predicted size over the largest that was recorded
+	Sizes     int     `json:"sizes"`     // different sizes of the input
+	Base      float64 `json:"base"`      // what is needed without input
+	Slope     float64 `json:"slope"`     // bytes per byte of the input; 0: constant
+	Residual  float64 `json:"residual"`  // the largest deviation, of what was measured
+	Uncertain float64 `json:"uncertain"` // standard error of the prediction, of the prediction
+	Times     float64 `json:"times"`     // the predicted size over the largest that was recorded
 }
 
 type point struct{ x, y float64 }

@@ -125,7 +125,7 @@ func TestRecommend(t *testing.T) {
 	assert.Zero(t, code)
 	var a map[string]any
 	require.NoError(t, json.Unmarshal([]byte(out), &a))
-	assert.Equal(t, 2.0, a["RanksPerNode"])
+	assert.Equal(t, 2.0, a["ranks_per_node"])
 
 	code, _, errs = command("recommend", "-input", "1GiB", dirs[0])
 	assert.Equal(t, 1, code)
