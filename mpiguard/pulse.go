@@ -60,3 +60,27 @@ func readPulse(words [3]uint64) (p Pulse, v vote, voter int) {
 		HeadroomBytes: math.MaxInt64 - int64(words[2]),
 	}, vote(words[0] >> 32), rank(words[0])
 }
+
+// PulseEvery gives a loop the agreed level at every step for the price of a Pulse
+// every so many steps: the function that it returns pulses at its first call and
+// at every steps-th after that, Collective., and repeats the last answer
+// otherwise. All ranks must call it equally often; see the example. After an error
+// the next call pulses again. It panics if steps is not positive.
+func (g *Guard) PulseEvery(steps int) func(ctx context.Context) (Pulse, error) {
+	if steps <= 0 {
+		panic("mpiguard: PulseEvery: steps is not positive")
+	}
+	step, last := 0, Pulse{}
+	return func(ctx context.Context) (Pulse, error) {
+		if step%steps != 0 {
+			step++
+			return last, nil
+		}
+		p, err := g.Pulse(ctx)
+		if err == nil {
+			last = p
+			step++
+		}
+		return p, err
+	}
+}
