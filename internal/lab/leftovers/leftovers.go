@@ -27,9 +27,12 @@ const mark = "MPIGUARD_LEFTOVERS"
 // patience is how long what is there when the command ends may take to go.
 const patience = 2 * time.Second
 
-// names are those of what the lab and the programs that it runs make where others
-// make things too.
-var names = []string{"mpiguard", "ompi.", "pmix", "slurm"}
+// What begins with these is of the lab, or of a program that it runs. Temporary
+// files of the first kind are in the folder that TMPDIR names, and nowhere else.
+var (
+	labNames     = []string{"mpiguard", "slurm"}
+	foreignNames = []string{"ompi.", "pmix", "slurm"}
+)
 
 // Run runs cmd, with a folder for temporary files of its own, and returns what it
 // left, one line for each. The folder itself is removed. The error is that of cmd.
@@ -105,7 +108,7 @@ func machine() ([]string, error) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
 			return nil
-		case err == nil && e.IsDir() && ours(e.Name()):
+		case err == nil && e.IsDir() && beginsWith(labNames)(e.Name()):
 			things = append(things, "cgroup "+path)
 			return fs.SkipDir
 		}
@@ -125,7 +128,9 @@ func machine() ([]string, error) {
 		kind, dir string
 		counts    func(name string) bool
 	}{
-		{"file", os.TempDir(), ours}, {"file", "/var/tmp", ours}, {"shared memory", "/dev/shm", whatever}, {"network namespace", "/run/netns", whatever},
+		{"file", os.TempDir(), beginsWith(foreignNames)},
+		{"shared memory", "/dev/shm", whatever},
+		{"network namespace", "/run/netns", whatever},
 	} {
 		found, err := entries(place.kind, place.dir, place.counts)
 		if err != nil {
@@ -137,8 +142,10 @@ func machine() ([]string, error) {
 	return things, nil
 }
 
-func ours(name string) bool {
-	return slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(name, n) })
+func beginsWith(prefixes []string) func(string) bool {
+	return func(name string) bool {
+		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+	}
 }
 
 func whatever(string) bool { return true }

@@ -18,11 +18,12 @@ import (
 // of runs a shell script and returns what it leaves that has to do with this
 // test: others may be at work on the machine.
 func of(t *testing.T, script string) []string {
+	t.Setenv("TMPDIR", t.TempDir())
 	left, err := leftovers.Run(exec.Command("sh", "-c", script, "sh", t.Name()))
 	require.NoError(t, err)
 	var ours []string
 	for _, l := range left {
-		if strings.Contains(l, "leftovers-") || strings.Contains(l, t.Name()) || strings.HasPrefix(l, "process ") {
+		if strings.Contains(l, t.Name()) || strings.HasPrefix(l, "process ") {
 			ours = append(ours, l)
 		}
 	}
