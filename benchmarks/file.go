@@ -62,6 +62,14 @@ func (b *Bench) openFile(dir string) error {
 		}),
 		Primitive: readLoop,
 	}, Row{
+		Name: "records of a file", Bytes: fileBytes, Steps: fileBytes / chunkBytes,
+		Goal: Goal{OfPrimitive: 0.95},
+		Ours: pass("Records", func(f *os.File) error {
+			const each = 32
+			return drain(chunk.Records[[each / 8]float64](ctx, f, chunk.Span{Length: fileBytes / each}, cfg))
+		}),
+		Primitive: readLoop,
+	}, Row{
 		Name: "lines of a file", Bytes: fileBytes, Steps: lines,
 		Goal:      Goal{AtLeast: 4.5, OfPrimitive: 0.95, OfRival: 1.15},
 		Ours:      pass("Lines", func(f *os.File) error { return drain(chunk.Lines(ctx, f, cfg)) }),
@@ -98,7 +106,7 @@ func writeLines(name string) (lines int, err error) {
 }
 
 // drain goes through all that an iterator yields.
-func drain(all iter.Seq2[[]byte, error]) error {
+func drain[T any](all iter.Seq2[[]T, error]) error {
 	sum := 0
 	for x, err := range all {
 		if err != nil {
