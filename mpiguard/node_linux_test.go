@@ -35,9 +35,12 @@ func init() {
 func rank(kind string) int {
 	mpi.Start(false)
 	defer mpi.Stop()
-	err := map[string]func(*mpicomm.Comm, bool) error{"uneven": uneven}[strings.TrimSuffix(kind, "-static")](
+	err := map[string]func(*mpicomm.Comm, bool) error{"uneven": uneven, "chaos": chaos}[strings.TrimSuffix(kind, "-static")](
 		mpicomm.World(), strings.HasSuffix(kind, "-static"))
-	if err != nil {
+	switch {
+	case errors.Is(err, errChaosStopped):
+		return chaosExit
+	case err != nil:
 		fmt.Fprintln(os.Stderr, err)
 		return 3
 	}
