@@ -156,7 +156,7 @@ func (n *Node) byLog(gone []*Rank, e Evidence) (told bool) {
 // isOf reports whether k is the kill of the rank. PIDs are used again and differ
 // between containers, so all else that is known has to agree.
 func isOf(k *kernellog.Kill, r *Rank) bool {
-	if r.Header.OwnPIDs || k.PID != r.PID || r.Header.Program != "" && k.Program != r.Header.Program {
+	if r.Header.OwnPIDs || k.PID != r.PID || r.Header.Program != "" && k.Program != comm(r.Header.Program) {
 		return false
 	}
 	grouped := k.Cgroup != "" && r.Header.Cgroup != ""
@@ -168,6 +168,9 @@ func isOf(k *kernellog.Kill, r *Rank) bool {
 	}
 	return k.At.Sub(r.EndedAt).Abs() <= killMatches
 }
+
+// comm is as much of a program's name as the kernel keeps.
+func comm(program string) string { return program[:min(len(program), 15)] }
 
 // sameGroup compares a path from the root of the hierarchy with one that may be
 // from the root of a cgroup namespace.

@@ -289,6 +289,17 @@ func TestLogsThatDoNotCount(t *testing.T) {
 	assert.Equal(t, "its process is gone", run.Nodes[0].Ranks[0].Because)
 }
 
+// The kernel keeps 15 bytes of a program's name.
+func TestKillOfALongName(t *testing.T) {
+	f := grow.record(t)[3]
+	f.Header.Program = "a-name-beyond-15-bytes"
+	k := killOf(4003)
+	k.Program = "a-name-beyond-1"
+	var c Collection
+	c.Add(f)
+	assert.Equal(t, []Fate{OOMKilled}, fatesOf(c.Runs(here(Evidence{Logs: logs(k)}))[0]))
+}
+
 // A log of which nobody knows the kernel proves what it has, not what it lacks.
 func TestLogOfAnotherMachine(t *testing.T) {
 	k := killOf(4003)
