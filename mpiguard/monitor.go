@@ -123,7 +123,7 @@ func (m *monitor) fillUsage(b *Budget) {
 			continue
 		}
 		if i == 0 || m.rows[i-1].group != g { // once for all limits of the group
-			c.Notes = slices.Concat(c.Notes, g.Notes)
+			c.Notes = append(slices.Clip(g.Notes), c.Notes...)
 		}
 		if c.UsedBytes == UnknownBytes && c.LimitBytes != UnlimitedBytes {
 			if _, err := g.Usage(m.buf[:]); err != nil {

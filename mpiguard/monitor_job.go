@@ -45,7 +45,7 @@ func (m *monitor) openJob(environ []string, nodeLimitBytes int64) {
 func (m *monitor) addJob(source string, limitBytes int64) *Constraint {
 	m.job = append(m.job, Constraint{
 		Source: source, Path: source, Scope: ScopeJob, Kind: KindAdvisory,
-		LimitBytes: limitBytes, id: m.id("job", source, m.host.name),
+		LimitBytes: limitBytes, id: m.id("job "+source, m.host.name),
 	})
 	return &m.job[len(m.job)-1]
 }

@@ -351,3 +351,42 @@ func TestLabMonitorOnVersion2(t *testing.T) {
 	assert.Zero(t, r.Exit, "%s%s", r.Stdout, r.Stderr)
 	assert.Equal(t, 5, strings.Count(r.Stdout, "--- PASS"), "%s%s", r.Stdout, r.Stderr)
 }
+
+// The cost of one limited level, beside the bare reads of what it needs.
+func BenchmarkMonitor(b *testing.B) {
+	g := lab.NewGroup(b, lab.Limits{MaxBytes: 4 << 30})
+	pid := sleeper(b, g, "true")
+	m := openMonitor(Machine{PID: pid}, defaultKeepFree, 0)
+	defer m.close()
+	m.refresh()
+	used := make([]int64, len(m.last.Constraints))
+	level := 0
+	for level < len(m.rows) && m.rows[level].group == m.rows[0].group {
+		level++
+	}
+	run := func(name string, f func()) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				f()
+			}
+		})
+	}
+	run("refresh", func() { m.refresh() })
+	run("sample", func() { m.sample(used, false) })
+	run("sample/full", func() { m.sample(used, true) })
+	run("level", func() { m.sample(used[:level], false) })
+	run("level/full", func() { m.sample(used[:level], true) })
+	bare := func(name, file string) {
+		f, err := os.Open(filepath.Join(g.Dir(), file))
+		require.NoError(b, err)
+		defer f.Close()
+		run(name, func() { unix.Pread(int(f.Fd()), m.buf[:], 0) })
+	}
+	usage := "memory.current"
+	if g.Version() == 1 {
+		usage = "memory.usage_in_bytes"
+	}
+	bare("bare/usage", usage)
+	bare("bare/stat", "memory.stat")
+}

@@ -3,6 +3,7 @@ package mpiguard
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/mpiguard/mpiguard/internal/kernfs"
 	"github.com/mpiguard/mpiguard/internal/procfs"
@@ -23,13 +24,14 @@ type ram struct {
 }
 
 func (r *ram) open(fsys *kernfs.FS) {
-	r.fsys, r.path = fsys, "/proc/meminfo"
+	r.fsys = fsys
+	r.release()
 	r.system, _ = fsys.Open("proc/meminfo")
 }
 
 func (r *ram) close() {
 	r.system.Close()
-	r.bind(nil)
+	r.release()
 }
 
 // refreshRAM reads how much memory there is.
@@ -106,28 +108,33 @@ func (r *ram) bind(allowed []int) {
 	if slices.Equal(allowed, r.allowed) {
 		return
 	}
-	for _, f := range r.nodes {
-		f.Close()
-	}
-	r.allowed, r.nodes, r.notes, r.path = allowed, nil, nil, "/proc/meminfo"
+	r.release()
+	r.allowed = allowed
 	if len(allowed) == 0 {
 		return
 	}
-	list := ""
+	names := make([]string, len(allowed))
 	for i, n := range allowed {
-		f, err := r.fsys.Open("sys/devices/system/node/node" + strconv.Itoa(n) + "/meminfo")
+		names[i] = strconv.Itoa(n)
+		f, err := r.fsys.Open("sys/devices/system/node/node" + names[i] + "/meminfo")
 		if err != nil {
-			r.notes = []string{"memory of NUMA node " + strconv.Itoa(n) + " cannot be read: that of the whole machine is shown"}
-			r.nodes = nil
+			r.release()
+			r.notes = []string{"memory of NUMA node " + names[i] + " cannot be read: that of the whole machine is shown"}
 			return
 		}
-		if r.nodes = append(r.nodes, f); i > 0 {
-			list += ","
-		}
-		list += strconv.Itoa(n)
+		r.nodes = append(r.nodes, f)
 	}
+	list := strings.Join(names, ",")
 	r.path = "/sys/devices/system/node/node" + list + "/meminfo"
 	r.notes = []string{"bound to NUMA nodes " + list + ": only their memory counts"}
+}
+
+// release makes r speak of all nodes.
+func (r *ram) release() {
+	for _, f := range r.nodes {
+		f.Close()
+	}
+	r.nodes, r.notes, r.path = nil, nil, "/proc/meminfo"
 }
 
 var unknownMemory = procfs.Memory{TotalBytes: UnknownBytes, UsedBytes: UnknownBytes, PoolBytes: UnknownBytes}

@@ -3,7 +3,6 @@ package mpiguard
 import (
 	"bytes"
 	"encoding/binary"
-	"hash/fnv"
 
 	"github.com/mpiguard/mpiguard/internal/cgroup"
 	"github.com/mpiguard/mpiguard/internal/procfs"
@@ -134,17 +133,20 @@ func (m *monitor) groupID(g *cgroup.Group, source string) uint64 {
 }
 
 // id is a constraintID on the host.
-func (m *monitor) id(parts ...string) uint64 {
-	return constraintID(append(parts, m.host.bootID)...)
-}
+func (m *monitor) id(a, b string) uint64 { return constraintID(m.host.bootID, a, b) }
 
-// constraintID is a hash of what names something on one running kernel. It is
-// not zero.
+// constraintID is a hash of what names something on one running kernel (FNV-1a).
+// It is not zero.
 func constraintID(parts ...string) uint64 {
-	h := fnv.New64a()
+	h := uint64(14695981039346656037)
 	for _, p := range parts {
-		h.Write([]byte(p))
-		h.Write([]byte{0})
+		for i := range len(p) + 1 {
+			var b byte // a zero ends each part
+			if i < len(p) {
+				b = p[i]
+			}
+			h = (h ^ uint64(b)) * 1099511628211
+		}
 	}
-	return h.Sum64() | 1
+	return h | 1
 }

@@ -57,7 +57,7 @@ type Group struct {
 	// Throttled is how often processes were throttled at memory.high of the group,
 	// Killed how many processes of the group were killed for memory (version 2:
 	// and of the groups below), since the group was made. They are read for the
-	// group of the process and for groups with a limit.
+	// group of the process and, of version 2, for groups with a limit.
 	Throttled, Killed int64
 	// Absent: the group has no files of the memory controller. It has no limit,
 	// and what it uses is counted further up.
@@ -96,19 +96,17 @@ func (g *Group) refresh(buf []byte) error {
 	if err != nil && !g.Absent {
 		return err
 	}
-	g.SecondBytes = UnlimitedBytes
-	// Version 1 refuses a limit of memory and swap below that of memory.
-	if g.kmem == "" || g.MaxBytes != UnlimitedBytes {
-		// The file is missing where swap is not accounted for.
-		err := g.readLimit(&g.secondFile, g.second, &g.SecondBytes, buf)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if g.kmem != "" && g.MaxBytes == UnlimitedBytes {
+		// Version 1 refuses a limit of memory and swap below that of memory.
+		g.SecondBytes = UnlimitedBytes
+	} else if err := g.readLimit(&g.secondFile, g.second, &g.SecondBytes, buf); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err // the file is missing where swap is not accounted for
 	}
 	if g.limit() != UnlimitedBytes && g.isFlat(buf) {
 		g.MaxBytes, g.SecondBytes = UnlimitedBytes, UnlimitedBytes
 	}
-	if g.leaf || g.limit() != UnlimitedBytes {
+	// Version 1 does not add up the kills of the groups below.
+	if g.leaf || g.limit() != UnlimitedBytes && g.localEvents != "" {
 		g.readEvents(buf)
 	}
 	return nil

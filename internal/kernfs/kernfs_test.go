@@ -92,18 +92,6 @@ func TestFileOfExactlyTheBound(t *testing.T) {
 	assert.Len(t, got, kernfs.MaxBytes-1)
 }
 
-// A pipe in a tree that somebody sent must not make the reader wait.
-func TestPipe(t *testing.T) {
-	dir := t.TempDir()
-	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644); err != nil {
-		t.Skip("no pipes here: ", err)
-	}
-	fsys := kernfs.New(dir)
-	defer fsys.Close()
-	_, err := fsys.Read("pipe", nil)
-	assert.ErrorContains(t, err, "not a regular file")
-}
-
 func TestNoTree(t *testing.T) {
 	fsys := kernfs.New(filepath.Join(t.TempDir(), "missing"))
 	defer fsys.Close()

@@ -1,6 +1,9 @@
 package procfs
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // Meminfo is /proc/meminfo or, with the rows that it has, the meminfo of one
 // NUMA node. What is not there is UnknownBytes. Source: proc_meminfo(5).
@@ -25,6 +28,9 @@ func ParseMeminfo(text []byte) Meminfo {
 		line, text = cutLine(text)
 		if rest, ok := bytes.CutPrefix(line, nodePrefix); ok {
 			_, line, _ = bytes.Cut(rest, space)
+		}
+		if len(line) == 0 || strings.IndexByte("MAISH", line[0]) < 0 {
+			continue // most lines are passed over here
 		}
 		key, value, ok := bytes.Cut(line, colon)
 		if !ok {
