@@ -142,8 +142,9 @@ type interleaver struct {
 	ranks []*rank
 }
 
-func newInterleaver(t *testing.T, ranks int) *interleaver {
-	most := oftenOr(1, 2)
+// The ranks look so many times again at the wishes of others before they revoke
+// them, and make so many attempts.
+func newInterleaver(t *testing.T, ranks, looks, attempts int) *interleaver {
 	in := &interleaver{}
 	base := InProcess(ranks)
 	t.Cleanup(func() { base.Close() })
@@ -151,9 +152,10 @@ func newInterleaver(t *testing.T, ranks int) *interleaver {
 		// Every rank has a view of its own of the same table, and so a step.
 		l := newLedger(base.table, base.backing)
 		l.patience = func() func() bool {
-			looks := 0
-			return func() bool { looks++; return looks <= most }
+			n := 0
+			return func() bool { n++; return n <= looks }
 		}
+		l.attempts = attempts
 		s, err := l.Join(i, Member{
 			IDs:     []uint64{1},
 			Measure: func(room []int64) { room[0] = in.w.budget - in.w.used },
@@ -205,59 +207,71 @@ func (in *interleaver) run(budget int64, scripts []script, choose func(alive int
 // TestEveryInterleaving runs two ranks in every order of their steps.
 func TestEveryInterleaving(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		long    bool // millions of orders
-		scripts []script
+		name            string
+		long            bool // millions of orders
+		looks, attempts int
+		scripts         []script
 	}{
-		{"room for one", false, []script{hold(6, 6), hold(5, 5)}},
-		{"room for both", false, []script{hold(5, 5), hold(4, 4)}},
-		{"room for both less than they want", false, []script{hold(2, 9), hold(3, 8)}},
-		{"one after the other", false, []script{hold(10, 10), hold(1, 10)}},
-		{"in use", false, []script{use(6, 6), hold(5, 5)}},
-		{"in use by both", true, []script{use(6, 6), use(5, 5)}},
-		{"in use by both, less than they want", true, []script{use(2, 9), use(3, 8)}},
+		{"room for one, patient", false, 1, 1, []script{hold(6, 6), hold(5, 5)}},
+		{"room for one", false, 0, 2, []script{hold(6, 6), hold(5, 5)}},
+		{"room for both", false, 0, 2, []script{hold(5, 5), hold(4, 4)}},
+		{"room for both less than they want", true, 0, 2, []script{hold(2, 9), hold(3, 8)}},
+		{"one after the other", false, 1, 1, []script{hold(10, 10), hold(1, 10)}},
+		{"in use, patient", false, 1, 1, []script{use(6, 6), hold(5, 5)}},
+		{"in use", true, 0, 2, []script{use(6, 6), hold(5, 5)}},
+		{"in use by both", true, 0, 2, []script{use(6, 6), use(5, 5)}},
+		{"in use by both, patient", true, 2, 1, []script{use(6, 6), use(5, 5)}},
+		{"in use by both, less than they want", true, 2, 1, []script{use(2, 9), use(3, 8)}},
+		{"many attempts", true, 1, 2, []script{hold(6, 6), hold(5, 5)}},
 	} {
 		if c.long && !long {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			in := newInterleaver(t, 2)
+			in := newInterleaver(t, 2, c.looks, c.attempts)
 			in.ranks[0].once, in.ranks[1].once = true, true
-			runs := 0
-			// The choices of a run are the digits of a number that is counted up.
-			var choices, options []int
-			for {
-				depth := 0
-				err := in.run(10, c.scripts, func(alive int) int {
-					if depth == len(choices) {
-						choices = append(choices, 0)
-						options = append(options, 0)
-					}
-					options[depth] = alive
-					depth++
-					return choices[depth-1]
-				})
-				require.NoError(t, err, "order %v", choices[:depth])
-				runs++
-				last := depth - 1
-				for last >= 0 && choices[last] == options[last]-1 {
-					last--
-				}
-				if last < 0 {
-					break
-				}
-				choices = append(choices[:last], choices[last]+1)
-				options = options[:len(choices)]
-			}
+			runs, err := in.every(10, c.scripts)
+			require.NoError(t, err)
 			t.Logf("%d orders", runs)
 		})
+	}
+}
+
+// every runs the scripts in every order and returns how many there are. The
+// choices of a run are the digits of a number that is counted up.
+func (in *interleaver) every(budget int64, scripts []script) (runs int, err error) {
+	var choices, options []int
+	for {
+		depth := 0
+		err := in.run(budget, scripts, func(alive int) int {
+			if depth == len(choices) {
+				choices = append(choices, 0)
+				options = append(options, 0)
+			}
+			options[depth] = alive
+			depth++
+			return choices[depth-1]
+		})
+		runs++
+		if err != nil {
+			return runs, fmt.Errorf("order %v: %w", choices[:depth], err)
+		}
+		last := depth - 1
+		for last >= 0 && choices[last] == options[last]-1 {
+			last--
+		}
+		if last < 0 {
+			return runs, nil
+		}
+		choices = append(choices[:last], choices[last]+1)
+		options = options[:len(choices)]
 	}
 }
 
 // TestRandomInterleavings runs four ranks that take, wait and give a few times
 // each.
 func TestRandomInterleavings(t *testing.T) {
-	in := newInterleaver(t, 4)
+	in := newInterleaver(t, 4, 1, 3)
 	for seed := range uint64(oftenOr(3000, 2_000_000)) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		scripts := make([]script, len(in.ranks))

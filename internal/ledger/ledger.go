@@ -6,7 +6,7 @@
 // # Protocol
 //
 // There is no global counter. The truth is the sum over the slots of living
-// processes, and each word of a slot is written by its owner alone: a process
+// processes, and what a slot promises is written by its owner alone: a process
 // that dies leaves nothing half done in a place that others depend on.
 //
 // To take n bytes a rank (1) stores n in its slot as a wish, (2) sums, for each
@@ -21,8 +21,9 @@
 // A request is refused only for what is promised and used, and after a second
 // look. While the wishes of others decide it, who comes first keeps its wish and
 // looks again: those who wait, in the order of their tickets, then the others, in
-// that of their slots. The rest take their wish back and look again. All give up
-// after 50 µs, which a process that was stopped in the middle can make necessary.
+// that of their slots. The rest take their wish back and look again. A wish that
+// stands in the way for 50 µs is revoked, for its owner may be stopped: a promise
+// is made only if the wish was still there when it was shown.
 //
 // Who waits puts a ticket and its need into its slot. Those who come later leave
 // that need free, in the constraints that they share with it, so a large request
@@ -63,7 +64,8 @@ type Ledger struct {
 
 	// Tests set them before anything else is called.
 	step     func()                         // called between the steps of the protocol
-	patience func() (lookAgain func() bool) // how long to wait for the wishes of others
+	patience func() (lookAgain func() bool) // how long to bear with the wishes of others
+	attempts int                            // of one whose wish was revoked, or who revoked those of others
 }
 
 // backing is the memory of a table, and what the system adds to it.
@@ -105,7 +107,7 @@ type entry struct {
 	digest    atomic.Uint64
 	wish      atomic.Int64
 	untouched atomic.Int64
-	ticket    atomic.Uint64 // of the one who waits, or zero
+	ticket    atomic.Uint64 // of the one who waits; zero if nobody wants to be rung
 	need      atomic.Int64  // and how much for
 	acked     atomic.Uint64 // the recall that was answered last
 	bell      atomic.Uint32 // futex word
@@ -184,6 +186,7 @@ func newLedger(t *table, b backing) *Ledger {
 		backing:  b,
 		step:     func() {},
 		patience: spinTime,
+		attempts: 3,
 	}
 }
 

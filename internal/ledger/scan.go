@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// Tickets are served in rising order. One who has begun to wait but drew none yet
-// has freshTicket, and comes before those who do not wait.
+// Tickets are drawn from 1 on and served in rising order. One who has begun to wait
+// but drew none yet has freshTicket, and comes before those who do not wait.
 const (
 	freshTicket = math.MaxUint64 - 1
 	noTicket    = math.MaxUint64

@@ -38,8 +38,8 @@ func (r *Refused) Error() string {
 
 // TryTake grants between need and want bytes, as many as there are, and returns
 // how many. Without room for need it returns a *Refused and changes nothing. It
-// does not wait for others to give, only, for 50 µs at most, to learn what one
-// who takes at the same time will do. It panics unless 0 ≤ need ≤ want.
+// does not wait for others to give, only, for 50 µs at a time, to learn what one
+// who takes at the same moment will do. It panics unless 0 ≤ need ≤ want.
 func (s *Slot) TryTake(need, want int64) (int64, error) {
 	if need < 0 || want < need {
 		panic(fmt.Sprintf("ledger: TryTake: need %d, want %d", need, want))
@@ -69,44 +69,66 @@ func (s *Slot) ask(need, want int64, ticket uint64) (int64, error) {
 	}
 	held := s.held
 	s.mu.Unlock()
-	defer s.wish.Store(0) // by then a grant is published
-	var lookAgain func() bool
-	for {
+	defer s.wish.Store(0)
+	var v verdict
+	for range s.ledger.attempts {
 		s.wish.Store(want)
 		s.ledger.step()
 		s.sum(ticket)
 		s.member.Measure(s.scan.room)
 		s.ledger.step()
-		v := s.scan.weigh(need, held, s.member.MinimumBytes)
+		v = s.scan.weigh(need, held, s.member.MinimumBytes)
 		if v.now >= need {
 			n := min(want, v.now)
-			return n, s.grant(n)
+			if s.grant(n, want) {
+				return n, nil
+			}
+			continue
 		}
 		if v.yield {
 			s.wish.Store(0)
 		}
 		// While the wishes of others decide it, look at the slots alone.
-		for v.now < need {
-			if lookAgain == nil {
-				lookAgain = s.ledger.patience()
-			}
-			if v.later < need || !lookAgain() {
+		for lookAgain := s.ledger.patience(); v.now < need; v = s.scan.weigh(need, held, s.member.MinimumBytes) {
+			if v.later < need {
 				return 0, v.refused(need)
+			}
+			if !lookAgain() {
+				s.revoke()
+				break
 			}
 			s.ledger.backing.yield()
 			s.sum(ticket)
-			v = s.scan.weigh(need, held, s.member.MinimumBytes)
 		}
 	}
+	return 0, v.refused(need)
 }
 
-func (s *Slot) grant(n int64) error {
+// grant turns n bytes of the wish into a promise, unless the wish was revoked. The
+// promise is shown before the wish is taken back, so that one of the two is seen.
+func (s *Slot) grant(n, wish int64) bool {
 	if !s.lock() {
-		return ErrClosed
+		return false
 	}
 	defer s.mu.Unlock()
 	s.held += n
 	s.publish()
 	s.ledger.step()
-	return nil
+	if s.wish.CompareAndSwap(wish, 0) {
+		return true
+	}
+	s.held -= n
+	s.publish()
+	return false
+}
+
+// revoke takes the wishes of others back. Who stated one does not get it then, and
+// asks anew: perhaps it was stopped, or the kernel makes it wait for its figures.
+func (s *Slot) revoke() {
+	for i := range s.ledger.entries {
+		e := &s.ledger.entries[i]
+		if wish := e.wish.Load(); wish != 0 && i != s.index {
+			e.wish.CompareAndSwap(wish, 0)
+		}
+	}
 }

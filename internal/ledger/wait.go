@@ -27,13 +27,16 @@ func (s *Slot) Take(ctx context.Context, n int64) error {
 	if n < 0 {
 		panic(fmt.Sprintf("ledger: Take: %d bytes", n))
 	}
-	return s.wait(ctx, n, func() bool { return false })
+	if ctx.Err() != nil {
+		return fmt.Errorf("ledger: %d bytes not taken: %w", n, context.Cause(ctx))
+	}
+	return s.wait(ctx, n, freshTicket, func() bool { return false })
 }
 
 // TryRecall is TryTake of n bytes after all ranks were asked to give back what
 // they have unused. It returns as soon as they have answered, and after 50 ms at
-// the latest. If a recall brought nothing a moment ago, or if others of the
-// process wait, it does not recall.
+// the latest. Meanwhile it keeps nobody from taking. If a recall brought nothing a
+// moment ago, or if others of the process wait, it is a mere TryTake.
 func (s *Slot) TryRecall(n int64) error {
 	if !s.mayRecall() || s.line.need() > 0 {
 		_, err := s.TryTake(n, n)
@@ -41,28 +44,29 @@ func (s *Slot) TryRecall(n int64) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), recallTime)
 	defer cancel()
-	err := s.wait(ctx, n, s.answered)
+	err := s.wait(ctx, n, noTicket, s.answered)
 	if refused := (*Refused)(nil); errors.As(err, &refused) {
 		return refused
 	}
 	return err
 }
 
-// wait is Take until a request fails that was made after enough was true.
-func (s *Slot) wait(ctx context.Context, n int64, enough func() bool) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("ledger: %d bytes not taken: %w", n, context.Cause(ctx))
+// wait takes n bytes, with freshTicket in the order of those who wait, with noTicket
+// after them. It gives up when a request fails that was made after enough was true.
+func (s *Slot) wait(ctx context.Context, n int64, ticket uint64, enough func() bool) error {
+	claim := n
+	if ticket == noTicket {
+		claim = 0
 	}
-	place, err := s.line.enter(ctx, s.done, n)
+	place, err := s.line.enter(ctx, s.done, claim)
 	defer s.line.leave(place)
 	if err != nil {
 		return fmt.Errorf("ledger: waiting for %d bytes behind others of the process: %w", n, err)
 	}
-	_, err = s.take(n, n, freshTicket)
-	if err == nil {
+	if _, err = s.take(n, n, ticket); err == nil {
 		return nil
 	}
-	ticket := s.queue(n)
+	ticket = s.queue(claim, ticket)
 	defer s.unqueue()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -94,11 +98,14 @@ func (s *Slot) wait(ctx context.Context, n int64, enough func() bool) error {
 	}
 }
 
-// queue puts a ticket into the slot, and asks for what lies unused.
-func (s *Slot) queue(n int64) (ticket uint64) {
+// queue puts a ticket into the slot, and asks for what lies unused. A fresh one is
+// drawn; noTicket is no place in the order, but makes others ring.
+func (s *Slot) queue(claim int64, ticket uint64) uint64 {
 	if s.lock() {
-		ticket = s.ledger.tickets.Add(1)
-		s.entry.need.Store(n)
+		if ticket == freshTicket {
+			ticket = s.ledger.tickets.Add(1)
+		}
+		s.entry.need.Store(claim)
 		s.ticket.Store(ticket)
 		s.mu.Unlock()
 	}

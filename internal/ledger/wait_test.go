@@ -201,6 +201,22 @@ func TestRecall(t *testing.T) {
 		require.NoError(t, a.TryRecall(10))
 		assert.EqualValues(t, 3, recalls.Load())
 
+		// Meanwhile others may take.
+		_, err = b.TryTake(20, 20)
+		require.NoError(t, err)
+		taken := make(chan error)
+		go func() {
+			time.Sleep(10 * time.Millisecond)
+			_, err := b.TryTake(5, 5)
+			taken <- err
+		}()
+		slow.Store(int64(20 * time.Millisecond))
+		b.Give(5)
+		requireRefused(t, a.TryRecall(10), Refused{NeedBytes: 10})
+		require.NoError(t, <-taken)
+		b.Give(20)
+		time.Sleep(time.Second)
+
 		// Who does not answer is not waited for without end.
 		_, err = b.TryTake(20, 20)
 		require.NoError(t, err)
