@@ -47,13 +47,15 @@ func run(name string) error {
 	rank, ranks := int64(world.Rank()), int64(world.Size())
 	table := groupby.NewTable(nil)
 	rows := &groupby.Rows{Layout: groupby.Layout{Key: 1, Value: 2, Separator: ';'}, Table: table, AtStart: rank == 0}
-	if err := scan(f, info.Size()*rank/ranks, info.Size()*(rank+1)/ranks, rows.Add); err != nil {
+	ctx := context.Background()
+	add := func(lines []byte) error { return rows.Add(ctx, lines) }
+	if err := scan(f, info.Size()*rank/ranks, info.Size()*(rank+1)/ranks, add); err != nil {
 		return err
 	}
-	if err := groupby.Merge(context.Background(), world, table); err != nil || rank != 0 {
+	if err := groupby.Merge(ctx, world, table); err != nil || rank != 0 {
 		return err
 	}
-	groups, err := table.Sorted()
+	groups, err := table.Sorted(ctx)
 	if err != nil {
 		return err
 	}
