@@ -22,7 +22,10 @@ func TestLabSlurmScripts(t *testing.T) {
 	}
 	out, err := exec.CommandContext(t.Context(), filepath.Join(dir, "csvstats"), "-generate", "64MiB", "-seed", "1", filepath.Join(dir, "input")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	for _, script := range []string{"mpirun.sbatch", "srun.sbatch"} {
+	for script, want := range map[string]string{
+		"mpirun.sbatch": "all 8 ranks closed their guards",
+		"srun.sbatch":   "all 8 ranks closed their guards",
+	} {
 		t.Run(script, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("slurm", script))
 			require.NoError(t, err)
@@ -33,8 +36,7 @@ func TestLabSlurmScripts(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			said, _ := os.ReadFile(log)
 			require.NoError(t, err, "%s%s", out, said)
-			assert.Contains(t, string(said), c.Nodes()[1], "the survey has both nodes")
-			t.Logf("%s", said)
+			assert.Contains(t, string(said), want)
 		})
 	}
 }

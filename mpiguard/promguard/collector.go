@@ -24,6 +24,8 @@ type Guard interface {
 	Stats() mpiguard.Stats
 }
 
+var _ Guard = (*mpiguard.Guard)(nil)
+
 // PoolStats are figures of a buffer pool: those of bufpool.Stats.
 type PoolStats struct {
 	Idle, Out, Trimmed, Waiting int
