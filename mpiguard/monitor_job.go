@@ -3,6 +3,7 @@ package mpiguard
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/mpiguard/mpiguard/internal/procfs"
@@ -59,7 +60,7 @@ func (m *monitor) addJobs(b *Budget) {
 		}
 	}
 	for _, c := range m.job {
-		notes := c.Notes[:len(c.Notes):len(c.Notes)]
+		notes := slices.Clip(c.Notes)
 		scheduled := c.Source != limitVariable && c.Source != limitField
 		if scheduled && enforced > c.LimitBytes+c.LimitBytes/8 { // schedulers round, and may allow a little more
 			notes = append(notes, "requested, not enforced: no cgroup has this limit")
