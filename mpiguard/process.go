@@ -174,7 +174,11 @@ const refreshEvery = time.Second
 // resident of what was promised, and moves the level. The caller holds p.mu.
 func (p *process) observe(d depth) {
 	now := time.Now()
-	if p.budget.Load() == nil || now.Sub(p.refreshed) >= refreshEvery {
+	every := refreshEvery
+	if p.ladder.level >= High {
+		every = refreshEvery / 10 // a kill in the group is worth knowing at once, and before the next
+	}
+	if p.budget.Load() == nil || now.Sub(p.refreshed) >= every {
 		p.refresh(now)
 		d = full
 	}
@@ -508,7 +512,7 @@ func (p *process) watch() {
 		p.mu.Lock()
 		p.observe(quick)
 		left, binding := p.left(&sums)
-		p.record(left, binding)
+		p.record(quick, left, binding)
 		p.followGo(left, binding)
 		p.relieve(time.Now())
 		interval := watchInterval(p.room, runtime.NumCPU())

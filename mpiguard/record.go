@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mpiguard/mpiguard/internal/blackbox"
@@ -57,16 +57,16 @@ func (g *Guard) recordCrash(w *blackbox.Writer, log *slog.Logger) {
 
 func (g *Guard) recordHeader() blackbox.Header {
 	m := g.cfg.machine
-	me, first := g.peers[g.rank], g.peers[0]
+	me, zero := g.peers[g.rank], g.peers[0]
 	host := hostOf(g.proc.monitor.fsys)
 	_, shared := g.comm.(SharedProcess)
 	namespace, _ := os.Readlink("/proc/self/ns/pid")
-	initial, _ := os.Readlink("/proc/1/ns/pid") // readable by root; where it is not, nothing is claimed
-	program, _ := os.Executable()
+	const first = "pid:[4026531836]" // the kernel gives its first PID namespace this inode (include/linux/proc_ns.h)
+	program, _ := os.ReadFile("/proc/self/comm")
 	h := blackbox.Header{
-		Library: libraryVersion(), Run: fmt.Sprintf("%016x", constraintID(fmt.Sprint(first.process), fmt.Sprint(first.started))),
-		Job: jobName(m.environ()), Host: me.host, BootID: host.bootID, Program: filepath.Base(program),
-		Rank: g.rank, Size: len(g.peers), PID: int(me.pid), OwnPIDs: initial != "" && initial != namespace,
+		Library: libraryVersion(), Run: fmt.Sprintf("%016x", constraintID(fmt.Sprint(zero.process), fmt.Sprint(zero.started))),
+		Job: jobName(m.environ()), Host: me.host, BootID: host.bootID, Program: strings.TrimSpace(string(program)),
+		Rank: g.rank, Size: len(g.peers), PID: int(me.pid), OwnPIDs: namespace != "" && namespace != first,
 		Started: time.Unix(0, me.started), InProc: shared, InputBytes: g.cfg.InputBytes,
 		BaselineBytes: g.proc.meter.heap.baselineBytes + g.proc.meter.offHeap.baselineBytes,
 		KeepFree:      g.cfg.KeepFree, ElevatedAt: g.cfg.ElevatedAt, HighAt: g.cfg.HighAt, CriticalAt: g.cfg.CriticalAt,
@@ -130,7 +130,7 @@ func (g *Guard) recordLimits(now time.Time) {
 
 // record writes the last sample into the records of the guards. The caller holds
 // p.mu.
-func (p *process) record(leftBytes int64, binding int) {
+func (p *process) record(d depth, leftBytes int64, binding int) {
 	u := p.meter.last
 	b := p.budget.Load()
 	for _, g := range p.guards {
@@ -144,7 +144,11 @@ func (p *process) record(leftBytes int64, binding int) {
 			OOMKills: p.kills(), Level: p.ladder.level, Binding: -1,
 		}
 		for k, i := range p.recorded {
-			s.Limits[k] = blackbox.LimitUse{LimitBytes: b.Constraints[i].LimitBytes, UsedBytes: p.used[i]}
+			limit, used := b.Constraints[i].LimitBytes, p.used[i]
+			if d < fresh && far(used, limit) { // an upper bound, page cache included
+				used = UnknownBytes
+			}
+			s.Limits[k] = blackbox.LimitUse{LimitBytes: limit, UsedBytes: used}
 			if i == binding {
 				s.Binding = k
 			}

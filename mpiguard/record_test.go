@@ -28,7 +28,7 @@ func TestRecord(t *testing.T) {
 	g.proc.mu.Lock()
 	g.proc.observe(full)
 	left, binding := g.proc.left(&sums)
-	g.proc.record(left, binding)
+	g.proc.record(full, left, binding)
 	g.proc.mu.Unlock()
 	r.Release()
 	require.NoError(t, g.Close())
@@ -77,6 +77,6 @@ func BenchmarkRecord(b *testing.B) {
 	g.proc.mu.Lock()
 	defer g.proc.mu.Unlock()
 	for b.Loop() {
-		g.proc.record(1<<30, 0)
+		g.proc.record(fresh, 1<<30, 0)
 	}
 }
