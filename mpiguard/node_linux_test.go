@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mpiguard/mpiguard/internal/lab"
+	"github.com/mpiguard/mpiguard/internal/lab/memgroup"
 	"github.com/mpiguard/mpiguard/internal/lab/mpirun"
 	"github.com/mpiguard/mpiguard/mpiguard"
 	"github.com/mpiguard/mpiguard/mpiguard/mpicomm"
@@ -35,7 +37,7 @@ func init() {
 func rank(kind string) int {
 	mpi.Start(false)
 	defer mpi.Stop()
-	err := map[string]func(*mpicomm.Comm, bool) error{"uneven": uneven, "chaos": chaos}[strings.TrimSuffix(kind, "-static")](
+	err := map[string]func(*mpicomm.Comm, bool) error{"uneven": uneven, "chaos": chaos, "figures": figures}[strings.TrimSuffix(kind, "-static")](
 		mpicomm.World(), strings.HasSuffix(kind, "-static"))
 	switch {
 	case errors.Is(err, errChaosStopped):
@@ -121,4 +123,94 @@ func uneven(c *mpicomm.Comm, static bool) error {
 		fmt.Println("finished")
 	}
 	return refused
+}
+
+// What a survey says of the ranks agrees with /proc, and with what the kernel
+// counts for the group once mpirun and its helpers are added.
+func TestSurveyAgreesWithTheKernel(t *testing.T) {
+	g := lab.NewGroup(t, lab.Limits{MaxBytes: 512 << 20})
+	r := runRanks(t, "figures", mpirun.Config{Ranks: 4, Group: g})
+	require.Zero(t, r.Exit, "%s%s", r.Stdout, r.Stderr)
+	t.Log(r.Stdout)
+}
+
+func figures(c *mpicomm.Comm, _ bool) error {
+	const near = 2 << 20
+	ctx := context.Background()
+	g, err := mpiguard.New(ctx, c, mpiguard.Config{})
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	hold := touched(int64(c.Rank()+1) * (10 << 20))
+	defer unmap(hold)
+	s, err := g.Survey(ctx)
+	if err != nil {
+		return err
+	}
+	own, err := rssAnon(os.Getpid())
+	if err != nil {
+		return err
+	}
+	if d := s.Ranks[c.Rank()].AnonBytes - own; max(d, -d) > near {
+		err = fmt.Errorf("rank %d: the survey has %d bytes, /proc %d", c.Rank(), s.Ranks[c.Rank()].AnonBytes, own)
+	}
+	if len(s.Nodes) != 1 || s.Nodes[0].Ranks != 4 {
+		err = errors.Join(err, fmt.Errorf("four ranks on one node are shown as %+v", s.Nodes))
+	}
+	if c.Rank() == 0 {
+		err = errors.Join(err, figuresOfGroup(s, near))
+	}
+	return errors.Join(err, c.Barrier(ctx)) // nobody ends while rank 0 looks
+}
+
+// figuresOfGroup compares the survey with the count of the kernel for the group.
+func figuresOfGroup(s *mpiguard.Survey, near int64) error {
+	group, err := memgroup.Of(os.Getpid())
+	if err != nil {
+		return err
+	}
+	counted, err := group.AnonBytes()
+	if err != nil {
+		return err
+	}
+	pids, err := group.Pids()
+	if err != nil {
+		return err
+	}
+	ranks := map[int]bool{}
+	for _, r := range s.Ranks {
+		ranks[r.PID] = true
+	}
+	var others int64
+	for _, pid := range pids {
+		if !ranks[pid] {
+			n, err := rssAnon(pid)
+			if err != nil {
+				return err
+			}
+			others += n
+		}
+	}
+	n := s.Nodes[0]
+	fmt.Printf("group: %d KiB anon and shmem; ranks %d KiB, mpirun and helpers %d KiB, shmem %d KiB\n%v",
+		counted>>10, n.AnonBytes>>10, others>>10, n.ShmemBytes>>10, s)
+	if d := counted - n.AnonBytes - others - n.ShmemBytes; max(d, -d) > near*int64(len(ranks)) {
+		return fmt.Errorf("the group has %d bytes, ranks %d and others %d and shmem %d", counted, n.AnonBytes, others, n.ShmemBytes)
+	}
+	return nil
+}
+
+func rssAnon(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "RssAnon:" {
+			n, err := strconv.ParseInt(f[1], 10, 64)
+			return n << 10, err
+		}
+	}
+	return 0, errors.New("no RssAnon in status")
 }
