@@ -19,8 +19,8 @@ type job struct {
 	options
 	ctx   context.Context
 	comm  mpiguard.Comm
-	guard *mpiguard.Guard
-	out   *bufio.Writer // of rank 0; the others discard what they print
+	guard *mpiguard.Guard // nil in naive mode
+	out   *bufio.Writer   // of rank 0; the others discard what they print
 	begun time.Time
 }
 
@@ -30,8 +30,10 @@ func work(ctx context.Context, comm mpiguard.Comm, o options, stdout io.Writer) 
 		stdout = io.Discard
 	}
 	j := &job{options: o, ctx: ctx, comm: comm, out: bufio.NewWriter(stdout), begun: time.Now()}
-	j.guard, err = mpiguard.New(ctx, comm, mpiguard.Config{})
-	if err = j.agree(err, 0); err != nil {
+	if o.mode == modeNaive {
+		return j.work()
+	}
+	if j.guard, err = j.newGuard(); err != nil {
 		return err
 	}
 	defer func() {
@@ -43,6 +45,11 @@ func work(ctx context.Context, comm mpiguard.Comm, o options, stdout io.Writer) 
 		return nil
 	}
 	return j.work()
+}
+
+func (j *job) newGuard() (*mpiguard.Guard, error) {
+	guard, err := mpiguard.New(j.ctx, j.comm, mpiguard.Config{})
+	return guard, j.agree(err, 0)
 }
 
 func (j *job) work() error {
@@ -83,9 +90,18 @@ func (j *job) work() error {
 
 func (j *job) agree(err error, lines int64) error { return agree(j.ctx, j.comm, err, lines) }
 
-// survey prints what all ranks use.
+// survey prints what all ranks use. A naive program has a guard for that long
+// only, so that nothing protects it while it works.
 func (j *job) survey(when string) (*mpiguard.Survey, error) {
-	s, err := j.guard.Survey(j.ctx)
+	guard := j.guard
+	if guard == nil {
+		var err error
+		if guard, err = j.newGuard(); err != nil {
+			return nil, err
+		}
+		defer guard.Close()
+	}
+	s, err := guard.Survey(j.ctx)
 	if err == nil {
 		fmt.Fprintf(j.out, "%s:\n%v\n", when, s)
 		err = j.out.Flush()
