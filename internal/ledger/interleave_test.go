@@ -213,7 +213,7 @@ func TestEveryInterleaving(t *testing.T) {
 		scripts         []script
 	}{
 		{"room for one, patient", false, 1, 1, []script{hold(6, 6), hold(5, 5)}},
-		{"room for one", false, 0, 2, []script{hold(6, 6), hold(5, 5)}},
+		{"room for one", true, 0, 2, []script{hold(6, 6), hold(5, 5)}},
 		{"room for both", false, 0, 2, []script{hold(5, 5), hold(4, 4)}},
 		{"room for both less than they want", true, 0, 2, []script{hold(2, 9), hold(3, 8)}},
 		{"one after the other", false, 1, 1, []script{hold(10, 10), hold(1, 10)}},

@@ -142,6 +142,7 @@ func TestKill(t *testing.T) {
 			return err == nil
 		})
 		longest = max(longest, time.Since(begin))
+		require.Less(t, longest, time.Second)
 		_, err = me.TryTake(1, 1)
 		require.Error(t, err, "a living rank has lost what it holds")
 		me.Give(left)
@@ -230,11 +231,12 @@ func TestKillInCreate(t *testing.T) {
 	assert.Equal(t, before, sharedNames(t))
 }
 
+// waitFor waits for what no claim is made about, on a machine with much to do.
 func waitFor(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	for begin := time.Now(); !cond(); time.Sleep(100 * time.Microsecond) {
-		if time.Since(begin) > time.Second {
-			require.Fail(t, "not within a second: "+what)
+		if time.Since(begin) > time.Minute {
+			require.Fail(t, "not within a minute: "+what)
 		}
 	}
 }
