@@ -416,7 +416,7 @@ func TestSmallAccount(t *testing.T) {
 // larger again when the pressure is gone.
 func TestPressure(t *testing.T) {
 	a := newAccount(t, 1<<30)
-	data := bytes.Repeat([]byte("0123456\n"), 4<<20)
+	data := bytes.Repeat([]byte("0123456\n"), 8<<20)
 	var sizes []int64
 	n := 0
 	for b, err := range LineBlocks(t.Context(), bytes.NewReader(data), Config{Account: a}) {
@@ -435,7 +435,7 @@ func TestPressure(t *testing.T) {
 	}
 	assert.Equal(t, len(data), n)
 	const k = 1 << 10
-	assert.Equal(t, []int64{k * k, k * k, k * k, 512 * k, 256 * k, 64 * k, 64 * k}, sizes[:7])
+	assert.Equal(t, []int64{k * k, k * k, k * k, 512 * k, 512 * k, 64 * k, 64 * k}, sizes[:7])
 	assert.EqualValues(t, k*k, sizes[len(sizes)-1])
 }
 

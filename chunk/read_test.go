@@ -134,7 +134,7 @@ func TestSlice(t *testing.T) {
 	assert.Equal(t, 3, n)
 	a := newAccount(t, 0)
 	for part := range Slice(make([]byte, DefaultMaxBytes), Config{Account: a}) {
-		assert.LessOrEqual(t, len(part), DefaultMaxBytes/headroomParts, "follows the account")
+		assert.LessOrEqual(t, len(part), DefaultMaxBytes/4, "follows the account")
 	}
 }
 

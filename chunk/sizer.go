@@ -2,10 +2,7 @@ package chunk
 
 import (
 	"fmt"
-	"math/bits"
 	"sync"
-
-	"github.com/mpiguard/mpiguard/internal/level"
 )
 
 // The bounds of a Sizer, where none are given. A chunk of 1 MiB stays in the
@@ -15,34 +12,53 @@ const (
 	DefaultMaxBytes = 1 << 20
 )
 
-const (
-	startBytes = 1 << 20
-	// A chunk takes at most one part in this many of what is free, as the program
-	// needs memory for what it makes of it.
-	headroomParts = 4
-	// So many chunks without pressure come before a larger one.
-	calmSteps = 16
-)
+const startBytes = 1 << 20
 
 // SizerConfig bounds a Sizer.
 type SizerConfig struct {
 	// Account tells headroom and level; nil stands for plenty.
 	Account Account
 	// MinBytes and MaxBytes bound the size; 0 is DefaultMinBytes, and
-	// DefaultMaxBytes or MinBytes, whichever is more. Equal values pin the size.
+	// DefaultMaxBytes or MinBytes, whichever is more. Equal values pin the size. A
+	// MaxBytes above the default pays for programs that do something once for each
+	// chunk, such as a collective.
 	MinBytes, MaxBytes int64
 }
 
-// Sizer decides how large the next chunk is. It starts at 1 MiB, or at the bound
-// next to that, and is a control loop with the chunk as its step: with headroom or
-// level going down the size falls at once, and with both well it doubles after a
-// row of steps. Its methods are safe for concurrent use.
+// Sizer decides how large the next chunk is. Its methods are safe for concurrent
+// use.
+//
+// It is a control loop whose step is a chunk. What it controls is the size. What it
+// looks at before each chunk is the headroom and the level of the account, and the
+// private memory of the process, from which it learns what a byte of input costs:
+// how much the memory grew, in the first steps with a size, for each byte of it.
+// Memory that grows later, with chunks no larger than before, is the program's own
+// and not the price of a chunk. What one chunk uses, the next can use again; so
+//
+//	room = (3/4 of the headroom + memory that came with the chunks) / cost of a byte
+//
+// is the largest chunk that fits, and the rules are, the first that applies:
+//
+//   - critical: the minimum
+//   - high: half, or room if that is less; once, and again if the headroom falls by
+//     another sixteenth
+//   - a size above room: room, at once
+//   - elevated: no change
+//   - room for a quarter more at least, after 16 steps in a row like that: as much as
+//     there is room for, but at most half as much again
+//
+// The size starts at 1 MiB, or at the bound next to that; a byte costs four until
+// more is known; and sizes are rounded down to quarters of a power of two, so that
+// small moves of the headroom change nothing. Memory that is taken and given back
+// within one step is seen only as far as the process keeps it, as Go does.
 type Sizer struct {
 	acct   Account
 	limits limits
+	memory func() int64 // private memory of the process; nil when it does not matter
 
 	mu    sync.Mutex
 	state state
+	limit int64 // from Limit, or 0
 }
 
 // NewSizer returns a Sizer.
@@ -63,10 +79,7 @@ func NewSizer(cfg SizerConfig) (*Sizer, error) {
 	if l.max < l.min {
 		return nil, fmt.Errorf("chunk: SizerConfig.MaxBytes is %d, below MinBytes, %d", l.max, l.min)
 	}
-	if cfg.Account == nil {
-		cfg.Account = unaccounted{}
-	}
-	return &Sizer{acct: cfg.Account, limits: l, state: l.start()}, nil
+	return newSizer(cfg.Account, l), nil
 }
 
 // Pin returns a Sizer whose size is always n bytes. It panics if n is below 1.
@@ -74,13 +87,22 @@ func Pin(n int64) *Sizer {
 	if n < 1 {
 		panic("chunk: Pin: size below 1")
 	}
-	l := limits{n, n}
-	return &Sizer{acct: unaccounted{}, limits: l, state: l.start()}
+	return newSizer(nil, limits{n, n})
+}
+
+func newSizer(acct Account, l limits) *Sizer {
+	s := &Sizer{acct: acct, limits: l, state: l.start()}
+	switch acct.(type) {
+	case nil, unaccounted:
+		s.acct = unaccounted{}
+	default:
+		s.memory = privateBytes
+	}
+	return s
 }
 
 func defaultSizer(acct Account) *Sizer {
-	l := limits{DefaultMinBytes, DefaultMaxBytes}
-	return &Sizer{acct: acct, limits: l, state: l.start()}
+	return newSizer(acct, limits{DefaultMinBytes, DefaultMaxBytes})
 }
 
 // Next makes a step and returns the size of the next chunk in bytes.
@@ -88,75 +110,55 @@ func (s *Sizer) Next() int64 {
 	if s.limits.min == s.limits.max {
 		return s.limits.min
 	}
-	in := readings{s.acct.HeadroomBytes(), s.acct.Level()}
+	in := readings{headroomBytes: s.acct.HeadroomBytes(), level: s.acct.Level(), usedBytes: unknownBytes}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.memory != nil && s.state.wantsUsed() {
+		in.usedBytes = s.memory()
+	}
 	s.state = s.state.next(in, s.limits)
+	if s.limit > 0 {
+		return min(s.state.bytes, s.limit)
+	}
 	return s.state.bytes
 }
 
-// Bytes returns the size of the last step.
+// Bytes returns the size of the last step, without regard to Limit.
 func (s *Sizer) Bytes() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.bytes
 }
 
+// Cost returns how many bytes of memory one byte of input costs, as far as that is
+// known: 0 until the first chunks were worked on.
+func (s *Sizer) Cost() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.cost
+}
+
+// Limit bounds the sizes from now on: Next returns n at most, also where that is
+// below the minimum, until Limit is called again; 0 lifts it. Ranks whose chunks
+// shall be of one size agree on the least of their sizes, now and then:
+//
+//	least := []uint64{uint64(sizer.Bytes())}
+//	err := comm.AllreduceUint64(ctx, least, least, mpiguard.OpMin)
+//	sizer.Limit(int64(least[0]))
+//
+// It panics if n is negative. A pinned size has no other limit.
+func (s *Sizer) Limit(n int64) {
+	if n < 0 {
+		panic("chunk: Limit: negative size")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limit = n
+}
+
 // refused takes in that the account granted only n bytes.
 func (s *Sizer) refused(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state = state{bytes: max(min(s.state.bytes, n), s.limits.min)}
-}
-
-// limits are the bounds of a size.
-type limits struct{ min, max int64 }
-
-func (l limits) clamp(n int64) int64 { return min(max(n, l.min), l.max) }
-
-func (l limits) start() state { return state{bytes: l.clamp(startBytes)} }
-
-// readings are what a step looks at. The headroom is what is left with the present
-// chunk in memory.
-type readings struct {
-	headroomBytes int64
-	level         level.Level
-}
-
-// state is a size and the steps since it could have been larger.
-type state struct {
-	bytes int64
-	calm  int
-}
-
-// next is one step: a pure function of what was and what is read.
-func (s state) next(in readings, l limits) state {
-	free := max(in.headroomBytes, 0)
-	if sum := free + s.bytes; sum > free {
-		free = sum // the present chunk makes way for the next one
-	}
-	room := floorPow2(free / headroomParts)
-	switch {
-	case in.level >= level.Critical:
-		return state{bytes: l.min}
-	case in.level >= level.High:
-		return state{bytes: l.clamp(min(s.bytes/2, room))}
-	case room < s.bytes:
-		return state{bytes: l.clamp(room)}
-	case in.level > level.Normal || room/2 < s.bytes:
-		return state{bytes: s.bytes}
-	case s.calm+1 < calmSteps || s.bytes == l.max:
-		return state{bytes: s.bytes, calm: min(s.calm+1, calmSteps)}
-	default:
-		return state{bytes: l.clamp(2 * s.bytes)}
-	}
-}
-
-// floorPow2 returns the greatest power of two not above n, and 0 for 0: a size that
-// followed the headroom byte by byte would never rest.
-func floorPow2(n int64) int64 {
-	if n <= 0 {
-		return 0
-	}
-	return 1 << (bits.Len64(uint64(n)) - 1)
+	s.state = s.state.resized(max(min(s.state.bytes, n), s.limits.min))
 }
