@@ -28,6 +28,7 @@ func TestWithoutMPI(t *testing.T) {
 	assert.PanicsWithValue(t, "mpicomm: Node "+want, func() { _, _ = mpicomm.Node() })
 	assert.Empty(t, mpicomm.ThreadLevel())
 	assert.Regexp(t, `^(Open MPI|MPICH)`, mpicomm.Library())
+	assert.NotContains(t, mpicomm.Library(), "\x00")
 }
 
 func allRanks() []int {

@@ -14,7 +14,7 @@ func Library() string {
 	if C.MPI_Get_library_version(&text[0], &length) != C.MPI_SUCCESS {
 		return ""
 	}
-	return C.GoStringN(&text[0], length)
+	return C.GoString(&text[0]) // Open MPI counts the NUL at the end too
 }
 
 // ThreadLevel returns the name of the level of threading that MPI was started
