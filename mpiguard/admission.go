@@ -65,6 +65,9 @@ func (p *process) TryTake(need, want int64) (int64, error) {
 		return 0, err
 	}
 	got, err := p.slot.TryTake(need, want)
+	if err == nil { // before what follows makes a variable on the heap
+		return got, nil
+	}
 	var short *ledger.Refused
 	if errors.As(err, &short) && short.Reason == ledger.Short {
 		p.reclaim(need - short.RoomBytes)
