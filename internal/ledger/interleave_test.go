@@ -3,7 +3,9 @@ package ledger
 import (
 	"fmt"
 	"iter"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -168,8 +170,8 @@ func newInterleaver(t *testing.T, ranks, looks, attempts int) *interleaver {
 }
 
 // run lets choose pick, of the ranks that have not finished, the one that makes
-// the next step.
-func (in *interleaver) run(budget int64, scripts []script, choose func(alive int) int) error {
+// the next step. The one that made the last comes first, if it goes on.
+func (in *interleaver) run(budget int64, scripts []script, choose func(alive int, goesOn bool) int) error {
 	in.w = world{budget: budget}
 	var next []func() (struct{}, bool)
 	for i, r := range in.ranks {
@@ -181,10 +183,13 @@ func (in *interleaver) run(budget int64, scripts []script, choose func(alive int
 		defer stop()
 		next = append(next, step)
 	}
+	goesOn := false
 	for len(next) > 0 {
-		i := choose(len(next))
-		if _, more := next[i](); !more {
-			next = append(next[:i], next[i+1:]...)
+		i := choose(len(next), goesOn)
+		one := next[i]
+		next = slices.Delete(next, i, i+1)
+		if _, goesOn = one(); goesOn {
+			next = slices.Insert(next, 0, one)
 		}
 		for _, r := range in.ranks {
 			r.observe()
@@ -204,52 +209,68 @@ func (in *interleaver) run(budget int64, scripts []script, choose func(alive int
 	return nil
 }
 
-// TestEveryInterleaving runs two ranks in every order of their steps.
+// TestEveryInterleaving runs two ranks in every order of their steps, and three in
+// every order in which a rank is interrupted a few times at most.
 func TestEveryInterleaving(t *testing.T) {
+	const every = math.MaxInt
 	for _, c := range []struct {
-		name            string
-		long            bool // millions of orders
-		looks, attempts int
-		scripts         []script
+		name                        string
+		long                        bool // millions of orders
+		interrupts, looks, attempts int
+		scripts                     []script
 	}{
-		{"room for one, patient", false, 1, 1, []script{hold(6, 6), hold(5, 5)}},
-		{"room for one", true, 0, 2, []script{hold(6, 6), hold(5, 5)}},
-		{"room for both", false, 0, 2, []script{hold(5, 5), hold(4, 4)}},
-		{"room for both less than they want", true, 0, 2, []script{hold(2, 9), hold(3, 8)}},
-		{"one after the other", false, 1, 1, []script{hold(10, 10), hold(1, 10)}},
-		{"in use, patient", false, 1, 1, []script{use(6, 6), hold(5, 5)}},
-		{"in use", true, 0, 2, []script{use(6, 6), hold(5, 5)}},
-		{"in use by both", true, 0, 2, []script{use(6, 6), use(5, 5)}},
-		{"in use by both, patient", true, 2, 1, []script{use(6, 6), use(5, 5)}},
-		{"in use by both, less than they want", true, 2, 1, []script{use(2, 9), use(3, 8)}},
-		{"many attempts", true, 1, 2, []script{hold(6, 6), hold(5, 5)}},
+		{"room for one, patient", false, every, 1, 1, []script{hold(6, 6), hold(5, 5)}},
+		{"room for one", true, every, 0, 2, []script{hold(6, 6), hold(5, 5)}},
+		{"room for one, many looks", true, every, 1, 2, []script{hold(6, 6), hold(5, 5)}},
+		{"room for both", false, every, 0, 2, []script{hold(5, 5), hold(4, 4)}},
+		{"room for both, less than they want", true, every, 0, 2, []script{hold(2, 9), hold(3, 8)}},
+		{"one after the other", false, every, 1, 1, []script{hold(10, 10), hold(1, 10)}},
+		{"in use, patient", false, every, 1, 1, []script{use(6, 6), hold(5, 5)}},
+		{"in use", true, every, 0, 2, []script{use(6, 6), hold(5, 5)}},
+		{"in use by both, patient", true, every, 2, 1, []script{use(6, 6), use(5, 5)}},
+		{"in use by both", true, every, 0, 2, []script{use(6, 6), use(5, 5)}},
+		{"in use by both, less than they want", true, every, 2, 1, []script{use(2, 9), use(3, 8)}},
+		{"three, room for two", false, 2, 1, 2, []script{hold(4, 4), hold(4, 4), hold(4, 4)}},
+		{"three, one waits", false, 2, 0, 2, []script{hold(2, 3), wait(8), use(4, 4)}},
+		{"three, room for two, interrupted more", true, 4, 1, 2, []script{hold(4, 4), hold(4, 4), hold(4, 4)}},
+		{"three, one waits, interrupted more", true, 4, 0, 2, []script{hold(2, 3), wait(8), use(4, 4)}},
+		{"three, in use", true, 4, 0, 2, []script{use(4, 4), wait(5), use(2, 9)}},
 	} {
 		if c.long && !long {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			in := newInterleaver(t, 2, c.looks, c.attempts)
-			in.ranks[0].once, in.ranks[1].once = true, true
-			runs, err := in.every(10, c.scripts)
+			in := newInterleaver(t, len(c.scripts), c.looks, c.attempts)
+			for _, r := range in.ranks {
+				r.once = true
+			}
+			runs, err := in.every(10, c.scripts, c.interrupts)
 			require.NoError(t, err)
 			t.Logf("%d orders", runs)
 		})
 	}
 }
 
-// every runs the scripts in every order and returns how many there are. The
-// choices of a run are the digits of a number that is counted up.
-func (in *interleaver) every(budget int64, scripts []script) (runs int, err error) {
+// every runs the scripts in every order with so many interrupts and returns how
+// many there are. The choices of a run are the digits of a number that is counted
+// up.
+func (in *interleaver) every(budget int64, scripts []script, interrupts int) (runs int, err error) {
 	var choices, options []int
 	for {
-		depth := 0
-		err := in.run(budget, scripts, func(alive int) int {
+		depth, left := 0, interrupts
+		err := in.run(budget, scripts, func(alive int, goesOn bool) int {
+			if goesOn && left == 0 {
+				alive = 1
+			}
 			if depth == len(choices) {
 				choices = append(choices, 0)
 				options = append(options, 0)
 			}
 			options[depth] = alive
 			depth++
+			if goesOn && choices[depth-1] > 0 {
+				left--
+			}
 			return choices[depth-1]
 		})
 		runs++
@@ -287,14 +308,12 @@ func TestRandomInterleavings(t *testing.T) {
 				}
 			}
 		}
-		// Some ranks are slower than others.
-		pace := [4]int{1 + rnd.IntN(8), 1 + rnd.IntN(8), 1 + rnd.IntN(8), 1 + rnd.IntN(8)}
-		err := in.run(10, scripts, func(alive int) int {
-			for {
-				if i := rnd.IntN(alive); rnd.IntN(pace[i]) == 0 {
-					return i
-				}
+		pace := 1 + rnd.IntN(8) // how many steps a rank makes in a row
+		err := in.run(10, scripts, func(alive int, goesOn bool) int {
+			if goesOn && rnd.IntN(pace) > 0 {
+				return 0
 			}
+			return rnd.IntN(alive)
 		})
 		require.NoError(t, err, "seed %d", seed)
 	}
