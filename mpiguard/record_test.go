@@ -49,7 +49,7 @@ func TestRecord(t *testing.T) {
 		limit, ok := f.Limit(&s, s.Binding)
 		require.True(t, ok)
 		assert.Equal(t, "Config.LimitBytes", limit.Source)
-		assert.EqualValues(t, 4<<30, s.Limits[s.Binding].LimitBytes)
+		assert.Equal(t, int64(4<<30), s.Limits[s.Binding].LimitBytes)
 		require.Len(t, f.Phases, 1)
 		assert.Equal(t, "assemble", f.Phases[0].Name)
 	}
