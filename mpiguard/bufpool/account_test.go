@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mpiguard/mpiguard/internal/level"
 	"github.com/mpiguard/mpiguard/internal/offheap"
 )
 
@@ -19,7 +20,9 @@ type account struct {
 	mu        sync.Mutex
 	budget    int64
 	size      int64
+	peak      int64
 	committed int64
+	lvl       level.Level
 	onGrow    func() // called without the lock, before each decision
 }
 
@@ -52,6 +55,7 @@ func (a *account) TryGrow(n int64) error {
 		return errRefused
 	}
 	a.size += n
+	a.peak = max(a.peak, a.size)
 	return nil
 }
 
@@ -69,6 +73,12 @@ func (a *account) Commit(n int64) {
 	if a.committed += n; a.committed < 0 || a.committed > a.size {
 		panic("committed more than reserved")
 	}
+}
+
+func (a *account) Level() level.Level {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.lvl
 }
 
 func (a *account) setBudget(n int64) {

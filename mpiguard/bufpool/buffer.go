@@ -17,22 +17,24 @@ type Buffer struct {
 
 // Bytes returns the memory of the buffer. Its contents are undefined after Get.
 // It must not be used after Release.
-func (b *Buffer) Bytes() []byte {
-	return b.slot.mem[:b.slot.pool.cfg.BufferBytes:b.slot.pool.cfg.BufferBytes]
-}
+func (b *Buffer) Bytes() []byte { return b.slot.mem[:b.slot.bytes:b.slot.bytes] }
 
-// Release puts the buffer back, or hands it to the Get that waits longest. It
-// panics when the buffer is not out.
-func (b *Buffer) Release() { b.slot.pool.release(b) }
+// Release puts the buffer back, or hands it to a Get that waits. It panics when the
+// buffer is not out.
+func (b *Buffer) Release() { b.slot.home.release(b) }
 
-// slot is the place of one buffer in a pool. Its memory belongs to whoever took it
-// out of the idle set.
+// slot is the place of one buffer. Its memory belongs to whoever took it out of the
+// idle ones.
 type slot struct {
-	pool   *Pool
-	index  int
-	mem    []byte // nil when trimmed
+	home   interface{ release(*Buffer) }
+	index  int    // in a Pool
+	bytes  int64  // the length of the buffer
+	mem    []byte // whole pages, nil when trimmed
 	reused Buffer
 	holder atomic.Pointer[Buffer] // kept when invariants are on
+
+	idle  bool   // in Classes
+	epoch uint64 // in Classes: when it was put back
 }
 
 // hand makes s, taken out of the idle set, belong to a new holder. Without

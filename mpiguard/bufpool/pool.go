@@ -25,7 +25,6 @@ import (
 	"sync"
 
 	"github.com/mpiguard/mpiguard/internal/invariants"
-	"github.com/mpiguard/mpiguard/internal/offheap"
 )
 
 // The errors that callers tell apart with errors.Is.
@@ -67,7 +66,7 @@ func New(ctx context.Context, acct Account, cfg Config) (*Pool, error) {
 		return nil, err
 	}
 	if acct == nil {
-		acct = offheap.Unaccounted{}
+		acct = unaccounted{}
 	}
 	total := stride * int64(cfg.Buffers)
 	if err := acct.Grow(ctx, total); err != nil {
@@ -83,13 +82,13 @@ func New(ctx context.Context, acct Account, cfg Config) (*Pool, error) {
 	}
 	for i := range p.slots {
 		s := &p.slots[i]
-		s.pool, s.index, s.reused.slot = p, i, s
+		s.home, s.index, s.bytes, s.reused.slot = p, i, cfg.BufferBytes, s
 		if err = ctx.Err(); err == nil {
-			s.mem, err = p.alloc()
+			s.mem, err = allocate(acct, stride, cfg.HugePages)
 		}
 		if err != nil {
 			for j := range i {
-				p.free(p.slots[j].mem)
+				unmap(acct, p.slots[j].mem)
 			}
 			acct.Shrink(total - int64(i)*stride)
 			return nil, fmt.Errorf("bufpool: buffer %d of %d: %w", i, cfg.Buffers, err)
@@ -98,29 +97,6 @@ func New(ctx context.Context, acct Account, cfg Config) (*Pool, error) {
 		p.resident++
 	}
 	return p, nil
-}
-
-// alloc returns the memory of one buffer, which is charged already.
-func (p *Pool) alloc() ([]byte, error) {
-	mem, err := offheap.Map(p.stride, p.cfg.HugePages)
-	if err != nil {
-		return nil, err
-	}
-	if err := offheap.Populate(mem); err != nil {
-		_ = offheap.Unmap(mem)
-		return nil, err
-	}
-	invariants.Poison(mem)
-	offheap.Commit(p.acct, p.stride)
-	return mem, nil
-}
-
-// free gives memory that was taken out of its slot back to the kernel and to the
-// account. The pool is not locked, so that the account may do what it likes.
-func (p *Pool) free(mem []byte) {
-	_ = offheap.Unmap(mem) // fails for an address that is not ours alone
-	offheap.Commit(p.acct, -p.stride)
-	p.acct.Shrink(p.stride)
 }
 
 // Get takes a buffer out of the pool. When all are out it waits for one, behind
@@ -228,7 +204,7 @@ func (p *Pool) regrow() error {
 	var mem []byte
 	err := p.acct.TryGrow(p.stride)
 	if err == nil {
-		if mem, err = p.alloc(); err != nil {
+		if mem, err = allocate(p.acct, p.stride, p.cfg.HugePages); err != nil {
 			p.acct.Shrink(p.stride)
 		}
 	}
@@ -281,7 +257,7 @@ func (p *Pool) put(s *slot) {
 	}
 	p.mu.Unlock()
 	if mem != nil {
-		p.free(mem)
+		unmap(p.acct, mem)
 	}
 }
 
@@ -295,17 +271,18 @@ func (p *Pool) strip(s *slot) []byte {
 	return mem
 }
 
-// Trim gives the memory of idle buffers back, and returns how many bytes that
-// were. One buffer stays if none is out, so that a Get never has to wait for
-// anything but a Release. The buffers come back one by one, as they are needed
-// and the account grants them. A pool with Config.ForMPI is never trimmed.
-func (p *Pool) Trim() int64 {
+// Trim gives the memory of idle buffers back until it is wantBytes or more, and
+// returns how much it is. It fits RegisterReclaim of a guard. One buffer stays if
+// none is out, so that a Get never has to wait for anything but a Release. The
+// buffers come back one by one, as they are needed and the account grants them. A
+// pool with Config.ForMPI is never trimmed.
+func (p *Pool) Trim(wantBytes int64) (freedBytes int64) {
 	if p.cfg.ForMPI {
 		return 0
 	}
 	var mems [][]byte
 	p.mu.Lock()
-	for p.resident > 1 {
+	for p.resident > 1 && int64(len(mems))*p.stride < wantBytes {
 		i := p.idle.take()
 		if i < 0 {
 			break
@@ -315,7 +292,7 @@ func (p *Pool) Trim() int64 {
 	p.trims += uint64(len(mems))
 	p.mu.Unlock()
 	for _, mem := range mems {
-		p.free(mem)
+		unmap(p.acct, mem)
 	}
 	return int64(len(mems)) * p.stride
 }
@@ -368,7 +345,7 @@ func (p *Pool) Close() error {
 	err := p.leaked()
 	p.mu.Unlock()
 	for _, mem := range mems {
-		p.free(mem)
+		unmap(p.acct, mem)
 	}
 	return err
 }

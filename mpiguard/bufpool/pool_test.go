@@ -108,7 +108,7 @@ func TestBuffers(t *testing.T) {
 func TestUnaccounted(t *testing.T) {
 	p := newPool(t, nil, Config{BufferBytes: 10, Buffers: 2})
 	get(t, p).Release()
-	assert.EqualValues(t, page, p.Trim())
+	assert.EqualValues(t, page, p.Trim(math.MaxInt64))
 }
 
 func TestWaitersAreServedInOrder(t *testing.T) {
@@ -160,13 +160,13 @@ func TestGetWithDoneContext(t *testing.T) {
 func TestTrim(t *testing.T) {
 	a := newAccount(t, 4*page)
 	p := newPool(t, a, Config{BufferBytes: page, Buffers: 4})
-	assert.Equal(t, 3*page, p.Trim(), "one stays")
+	assert.Equal(t, 3*page, p.Trim(math.MaxInt64), "one stays")
 	check(t, a, p)
-	assert.Zero(t, p.Trim())
+	assert.Zero(t, p.Trim(math.MaxInt64))
 
 	// What was trimmed comes back only with the account's leave.
 	first := get(t, p)
-	assert.Zero(t, p.Trim())
+	assert.Zero(t, p.Trim(math.MaxInt64))
 	a.setBudget(page)
 	_, err := p.TryGet()
 	require.ErrorIs(t, err, ErrEmpty)
@@ -177,7 +177,7 @@ func TestTrim(t *testing.T) {
 
 	// With one out, all idle ones can go.
 	first.Release()
-	assert.Equal(t, page, p.Trim())
+	assert.Equal(t, page, p.Trim(math.MaxInt64))
 	check(t, a, p)
 	second.Release()
 	check(t, a, p)
@@ -187,8 +187,8 @@ func TestTrim(t *testing.T) {
 func TestTrimWhileGrowing(t *testing.T) {
 	a := newAccount(t, math.MaxInt64)
 	p := newPool(t, a, Config{BufferBytes: page, Buffers: 3})
-	p.Trim()
-	a.onGrow = func() { p.Trim() }
+	p.Trim(math.MaxInt64)
+	a.onGrow = func() { p.Trim(math.MaxInt64) }
 	x, y := get(t, p), get(t, p)
 	check(t, a, p)
 	x.Release()
@@ -201,7 +201,7 @@ func TestTrimmedPoolServesWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(t, 2*page)
 		p := newPool(t, a, Config{BufferBytes: page, Buffers: 2})
-		p.Trim()
+		p.Trim(math.MaxInt64)
 		a.setBudget(page)
 		held := get(t, p)
 		got := make(chan *Buffer, 2)
@@ -233,7 +233,7 @@ func TestForMPIIsNeverTrimmed(t *testing.T) {
 	b.Bytes()[0] = 1
 	at := &b.Bytes()[0]
 	b.Release()
-	assert.Zero(t, p.Trim())
+	assert.Zero(t, p.Trim(math.MaxInt64))
 	check(t, a, p)
 	assert.Equal(t, 4, p.Stats().Idle)
 	b = get(t, p)
@@ -288,7 +288,7 @@ func TestClose(t *testing.T) {
 		y.Release()
 		(<-taken).Release()
 		require.NoError(t, p.Close())
-		assert.Zero(t, p.Trim())
+		assert.Zero(t, p.Trim(math.MaxInt64))
 		check(t, a, p)
 	})
 }
@@ -372,7 +372,7 @@ func TestModel(t *testing.T) {
 					out = out[:len(out)-1]
 				}
 			case 2:
-				p.Trim()
+				p.Trim(math.MaxInt64)
 				require.Positive(t, p.Stats().Idle+p.Stats().Out)
 			case 3:
 				a.setBudget(rng.Int64N(int64(n)+1) * page)
@@ -400,7 +400,7 @@ func TestConcurrent(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				p.Trim()
+				p.Trim(math.MaxInt64)
 				runtime.Gosched()
 			}
 		}
