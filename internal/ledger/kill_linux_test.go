@@ -248,13 +248,12 @@ func openFiles(t *testing.T) int {
 	return len(entries)
 }
 
-// sharedNames returns our names in the file systems for shared memory, and the
-// identifiers of System V segments.
+// sharedNames returns our names in the file systems for shared memory.
 func sharedNames(t *testing.T) (names []string) {
 	for _, dir := range []string{"/dev/shm", "/dev/mqueue"} {
 		entries, _ := os.ReadDir(dir) // absent in some containers
 		for _, e := range entries {
-			if strings.Contains(e.Name(), "mpiguard") {
+			if strings.Contains(e.Name(), memfdName) {
 				names = append(names, e.Name())
 			}
 		}

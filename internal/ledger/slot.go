@@ -64,7 +64,8 @@ type Slot struct {
 }
 
 // Join takes a free slot. An error means that another living process, or another
-// Slot of this one, has it.
+// Slot of this one, has it. The slot lives as long as this process and, should it
+// fork, as its children that do not exec.
 func (l *Ledger) Join(slot int, m Member) (*Slot, error) {
 	if slot < 0 || slot >= len(l.entries) {
 		panic(fmt.Sprintf("ledger: Join: slot %d of %d", slot, len(l.entries)))
@@ -135,10 +136,12 @@ func (l *Ledger) claim(slot int) error {
 // digestOf is equal for slots that are under the same constraints in the same
 // order, and never zero.
 func digestOf(ids []uint64) uint64 {
-	h := fnv.New64a()
+	var text []byte
 	for _, id := range ids {
-		_ = binary.Write(h, binary.LittleEndian, id)
+		text = binary.LittleEndian.AppendUint64(text, id)
 	}
+	h := fnv.New64a()
+	_, _ = h.Write(text) // never fails
 	return h.Sum64() | 1
 }
 

@@ -19,10 +19,11 @@ const (
 	recallTime = 50 * time.Millisecond
 )
 
-// Take grants n bytes and waits for them until ctx ends. Those who wait are served
-// in the order of their calls, over all slots that share the constraint; the
-// goroutines of one slot wait one behind the other. The error wraps the cause of
-// ctx and, unless n was still behind others of the process, a *Refused.
+// Take grants n bytes and waits for them until ctx ends. The callers of one slot are
+// served one after the other, in the order in which they came; over all slots, the
+// first caller of each is served in the order in which it became the first. The
+// error wraps the cause of ctx and, unless n was still behind others of the slot, a
+// *Refused.
 func (s *Slot) Take(ctx context.Context, n int64) error {
 	if n < 0 {
 		panic(fmt.Sprintf("ledger: Take: %d bytes", n))
@@ -61,7 +62,7 @@ func (s *Slot) wait(ctx context.Context, n int64, ticket uint64, enough func() b
 	place, err := s.line.enter(ctx, s.done, claim)
 	defer s.line.leave(place)
 	if err != nil {
-		return fmt.Errorf("ledger: waiting for %d bytes behind others of the process: %w", n, err)
+		return fmt.Errorf("ledger: waiting for %d bytes behind others of the slot: %w", n, err)
 	}
 	if _, err = s.take(n, n, ticket); err == nil {
 		return nil

@@ -130,7 +130,7 @@ func TestTakeEnds(t *testing.T) {
 		ctx, cancel = context.WithTimeoutCause(t.Context(), time.Minute, errors.New("enough"))
 		err = b.Take(ctx, 1)
 		cancel()
-		require.ErrorContains(t, err, "behind others of the process: enough")
+		require.ErrorContains(t, err, "behind others of the slot: enough")
 
 		stop()
 		require.ErrorIs(t, <-first, context.Canceled)
