@@ -37,7 +37,7 @@ func init() {
 func rank(kind string) int {
 	mpi.Start(false)
 	defer mpi.Stop()
-	err := map[string]func(*mpicomm.Comm, bool) error{"uneven": uneven, "chaos": chaos, "figures": figures}[strings.TrimSuffix(kind, "-static")](
+	err := map[string]func(*mpicomm.Comm, bool) error{"uneven": uneven, "chaos": chaos, "figures": figures, "limits": limits}[strings.TrimSuffix(kind, "-static")](
 		mpicomm.World(), strings.HasSuffix(kind, "-static"))
 	switch {
 	case errors.Is(err, errChaosStopped):
