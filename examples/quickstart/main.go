@@ -138,15 +138,16 @@ func (r *rank) survey(ctx context.Context) error {
 	return err
 }
 
-// takeMemory reserves and touches memory until the level is high, leaving some
-// for the chunks of the others, and then asks for more than there is.
+// takeMemory reserves and touches memory until an eighth of the headroom is left,
+// where the level is high, and then asks for as much again.
 func (r *rank) takeMemory() (release func(), err error) {
 	ballast, err := r.guard.TryReserve("ballast", 0)
 	if err != nil {
 		return nil, err
 	}
 	var blocks [][]byte
-	for r.guard.Level() < mpiguard.High && r.guard.HeadroomBytes() > 4*ballastBytes && ballast.SizeBytes() < ballastMost {
+	leave := r.guard.HeadroomBytes() / 8
+	for r.guard.HeadroomBytes() > leave && ballast.SizeBytes() < ballastMost {
 		if ballast.TryGrow(ballastBytes) != nil { // it is asked before it is allocated
 			break
 		}
@@ -157,7 +158,7 @@ func (r *rank) takeMemory() (release func(), err error) {
 		blocks = append(blocks, b)
 		r.guard.Usage() // measures, so that the level is that of now
 	}
-	if err := ballast.TryGrow(r.guard.HeadroomBytes() + ballastBytes); err != nil {
+	if err := ballast.TryGrow(ballast.SizeBytes()); err != nil {
 		fmt.Fprintln(r.out, "refused, and nothing has happened:", err)
 	}
 	return func() {
