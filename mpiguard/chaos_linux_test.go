@@ -272,6 +272,8 @@ func TestLabChaos(t *testing.T) {
 			feasible++
 			if out == "finished" {
 				feasibleFinished++
+			} else {
+				t.Logf("seed %d: %d MiB would do, limit %d MiB: %s", seed, (need+max(limit*8/100, 8<<20))>>20, limit>>20, out)
 			}
 		}
 	}

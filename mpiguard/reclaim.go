@@ -54,20 +54,21 @@ type reclaimer struct {
 // the time, and after some that brought nothing the next comes only after a
 // while, or when there is that much more to reclaim from.
 const (
-	reclaimPart   = 20
-	reclaimPause  = 10 * time.Second
-	reclaimGrowth = 50 << 20
-	futileBytes   = 64 << 10 // less than this is nothing: the counters of the kernel are not exact
-	futileRounds  = 3        // so many rounds without effect mean that nothing can be reduced
+	reclaimPart       = 20
+	reclaimPause      = 10 * time.Second
+	reclaimGrowth     = 50 << 20
+	futileBytes       = 64 << 10 // less than this is nothing: the counters of the kernel are not exact
+	collectLeastBytes = 1 << 20
+
+	futileRounds = 3 // so many rounds without effect mean that nothing can be reduced
 )
 
-// due reports whether a round may begin.
+// idle reports whether rounds have not taken more than their part of the time.
+func (r *reclaimer) idle(now time.Time) bool { return now.Sub(r.last) >= reclaimPart*r.took }
+
+// due reports whether the callbacks may be called.
 func (r *reclaimer) due(now time.Time, anonBytes int64) bool {
-	since := now.Sub(r.last)
-	if since < reclaimPart*r.took {
-		return false
-	}
-	return r.futile < futileRounds || since >= reclaimPause || anonBytes-r.anonBytes >= reclaimGrowth
+	return r.idle(now) && (r.futile < futileRounds || now.Sub(r.last) >= reclaimPause || anonBytes-r.anonBytes >= reclaimGrowth)
 }
 
 // gaveUp reports whether nothing can be reduced: the last rounds brought nothing.
@@ -86,10 +87,16 @@ func (p *process) reclaim(wantBytes int64) (freedBytes int64) {
 	}
 	defer r.running.Unlock()
 	start, before := time.Now(), p.anon()
+	collect := p.worthCollecting()
 	r.mu.Lock()
-	due, callbacks := r.due(start, before), slices.Clone(r.callbacks)
+	var callbacks []*reclaimCallback
+	due := r.due(start, before)
+	if due {
+		callbacks = slices.Clone(r.callbacks)
+	}
+	collect = collect && r.idle(start)
 	r.mu.Unlock()
-	if !due {
+	if !due && !collect {
 		return 0
 	}
 	slices.SortStableFunc(callbacks, func(a, b *reclaimCallback) int { return cmp.Compare(b.freedBytes, a.freedBytes) })
@@ -99,7 +106,7 @@ func (p *process) reclaim(wantBytes int64) (freedBytes int64) {
 		}
 		c.freedBytes = p.callReclaim(c, wantBytes)
 	}
-	if p.goFreeable() >= min(wantBytes, reclaimGrowth) && before-p.anon() < wantBytes {
+	if (collect || p.worthCollecting()) && before-p.anon() < wantBytes {
 		debug.FreeOSMemory()
 	}
 	after := p.anon()
@@ -139,9 +146,11 @@ func (p *process) anon() int64 {
 	return p.meter.last.AnonBytes
 }
 
-// goFreeable is what a collection and giving free spans back could bring at best.
-func (p *process) goFreeable() int64 {
+// worthCollecting reports whether a collection that gives free spans back could
+// bring enough for what it costs, which is in proportion to the live heap.
+func (p *process) worthCollecting() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.meter.goHeldBytes - p.meter.goFloorBytes
+	m := p.meter
+	return m.goHeldBytes-m.goFloorBytes >= max(collectLeastBytes, m.goLiveBytes/8)
 }
