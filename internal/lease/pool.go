@@ -53,8 +53,8 @@ type Pool struct {
 }
 
 // NewPool returns a Pool that has leased nothing yet. The block bounds what lies
-// unused: at most two blocks in the stock and one in each account that was in
-// use since the Trim before the last.
+// unused: at most one in the stock, and one in each account that was in use since
+// the Trim before the last.
 func NewPool(src Source, blockBytes int64) *Pool {
 	if blockBytes <= 0 {
 		panic("lease: NewPool: block is not positive")
@@ -158,14 +158,14 @@ func (p *Pool) keep(n int64) int64 {
 	return n
 }
 
-// surplus takes out of the stock what is above its bound. Above two blocks it
-// goes down to one, so that a caller who takes and gives one block over and over
+// surplus takes out of the stock what is above its bound. Above a block it goes
+// down to half of one, so that a caller who takes and gives a little over and over
 // does not reach the source each time.
 func (p *Pool) surplus() int64 {
-	if p.stock <= p.keep(2*p.block) {
+	if p.stock <= p.keep(p.block) {
 		return 0
 	}
-	n := p.stock - p.keep(p.block)
+	n := p.stock - p.keep(p.block/2)
 	p.stock -= n
 	return n
 }
@@ -181,5 +181,5 @@ func (p *Pool) ahead(n int64) int64 {
 	if n > math.MaxInt64-p.block {
 		return n
 	}
-	return n + p.block
+	return n + p.block/2
 }
