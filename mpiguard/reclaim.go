@@ -25,6 +25,7 @@ func (g *Guard) RegisterReclaim(name string, f func(wantBytes int64) (freedBytes
 	defer r.mu.Unlock()
 	c := &reclaimCallback{name: name, f: f}
 	r.callbacks = append(r.callbacks, c)
+	r.futile, r.took = 0, 0 // there is something new to try
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
