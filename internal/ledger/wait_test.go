@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -298,4 +299,21 @@ func TestWake(t *testing.T) {
 			b.Give(100)
 		}
 	})
+}
+
+// TestCloseEnds: Close waits for the goroutines of the slots, which sleep in the
+// kernel, and is quick about it.
+func TestCloseEnds(t *testing.T) {
+	before := runtime.NumGoroutine()
+	forEach(t, 8, func(t *testing.T, l *Ledger) {
+		for i := range l.Slots() {
+			join(t, l, i, 100)
+		}
+		time.Sleep(5 * time.Millisecond) // until they sleep
+		begin := time.Now()
+		require.NoError(t, l.Close())
+		assert.Less(t, time.Since(begin), lookEvery*10)
+	})
+	// What has said that it is done may exist for a moment more.
+	assert.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, time.Second, time.Millisecond)
 }
