@@ -37,8 +37,9 @@ func init() {
 func rank(kind string) int {
 	mpi.Start(false)
 	defer mpi.Stop()
-	err := map[string]func(*mpicomm.Comm, bool) error{"uneven": uneven, "chaos": chaos, "figures": figures, "limits": limits}[strings.TrimSuffix(kind, "-static")](
-		mpicomm.World(), strings.HasSuffix(kind, "-static"))
+	err := map[string]func(*mpicomm.Comm, bool) error{
+		"uneven": uneven, "chaos": chaos, "figures": figures, "limits": limits, "resized": resized,
+	}[strings.TrimSuffix(kind, "-static")](mpicomm.World(), strings.HasSuffix(kind, "-static"))
 	switch {
 	case errors.Is(err, errChaosStopped):
 		return chaosExit

@@ -9,8 +9,9 @@ import (
 )
 
 // Transition is a change of the level of this rank. One with equal From and To is
-// an event at that level: nothing more can be reduced, or the kernel has killed a
-// process of a cgroup that this rank is in.
+// an event at that level: nothing more can be reduced, the kernel has killed a
+// process of a cgroup that this rank is in, or the limits are no longer what they
+// were (see Budget).
 type Transition struct {
 	From, To Level
 	At       time.Time

@@ -166,9 +166,9 @@ const (
 	trimEvery       = time.Second
 )
 
-// refreshEvery is how old the limits may grow: one that changed is seen within
-// this time.
-const refreshEvery = time.Second
+// refreshEvery is how old the limits may grow. One that changed is to be seen
+// within a second, and the watcher may be late.
+const refreshEvery = time.Second / 2
 
 // observe samples the process and its constraints, tells the ledger what became
 // resident of what was promised, and moves the level. The caller holds p.mu.
@@ -176,10 +176,11 @@ func (p *process) observe(d depth) {
 	now := time.Now()
 	every := refreshEvery
 	if p.ladder.level >= High {
-		every = refreshEvery / 10 // a kill in the group is worth knowing at once, and before the next
+		every = refreshEvery / 5 // a kill in the group is worth knowing at once, and before the next
 	}
+	changed := false
 	if p.budget.Load() == nil || now.Sub(p.refreshed) >= every {
-		p.refresh(now)
+		changed = p.refresh(now)
 		d = full
 	}
 	p.held = p.holdings()
@@ -189,12 +190,17 @@ func (p *process) observe(d depth) {
 	p.sampleJob()
 	pressure, why, worst := p.pressure(now, d)
 	justKilled := p.killedAt.Equal(now)
-	if justKilled {
+	switch {
+	case justKilled:
 		why = causeKilled
+	case changed:
+		why = causeLimits
 	}
-	if old := p.ladder.level; p.ladder.observe(now, pressure) || justKilled {
+	if old := p.ladder.level; p.ladder.observe(now, pressure) || justKilled || changed {
 		p.level.Store(uint32(p.ladder.level))
-		p.transitions[p.ladder.level]++
+		if old != p.ladder.level {
+			p.transitions[p.ladder.level]++
+		}
 		t := Transition{From: old, To: p.ladder.level, At: now, Reason: p.reason(why, worst)}
 		p.cfg.Logger.Info("memory level changed", "rank", p.rank, "from", t.From, "to", t.To, "reason", t.Reason)
 		p.post(t)
@@ -210,6 +216,7 @@ const (
 	causeCollector              // what suffices does so only with all time spent in the collector
 	causeThrottled              // the kernel throttles at a soft limit
 	causeKilled                 // the kernel has killed a process of a group that we are in
+	causeLimits                 // the limits are not what they were
 )
 
 // pressure fuses what was measured into one figure: that of the constraint of
@@ -244,10 +251,11 @@ func (p *process) pressure(now time.Time, d depth) (pressure float64, why cause,
 
 // reason says for people what decided about the pressure.
 func (p *process) reason(why cause, worst int) string {
-	if worst < 0 {
-		return "nothing limits this process"
+	text := "nothing limits this process"
+	if worst >= 0 {
+		text = p.describe(worst)
 	}
-	switch text := p.describe(worst); why {
+	switch why {
 	case causeGrowth:
 		return fmt.Sprintf("at %s/s the limit is %v away; %s", sizeText(int64(p.growth.rate)), p.growth.left().Round(time.Millisecond), text)
 	case causeCollector:
@@ -256,6 +264,8 @@ func (p *process) reason(why cause, worst int) string {
 		return "the kernel throttles at memory.high; " + text
 	case causeKilled:
 		return "the kernel killed a process of the cgroup for memory; " + text
+	case causeLimits:
+		return "the limits changed; " + text
 	default:
 		return text
 	}
@@ -421,15 +431,17 @@ func (p *process) describe(i int) string {
 	return text
 }
 
-// refresh reads all limits again and publishes the budget.
-func (p *process) refresh(now time.Time) {
+// refresh reads all limits again and publishes the budget. It reports whether
+// they have changed since the last time, if there was one.
+func (p *process) refresh(now time.Time) (changed bool) {
 	b, changed := p.monitor.refresh()
 	p.refreshed = now
-	if old := p.budget.Load(); old != nil && changed {
+	old := p.budget.Load()
+	if changed = changed && old != nil; changed {
 		p.cfg.Logger.Warn("memory limits changed", "was", sizeText(old.LimitBytes()), "is", sizeText(b.LimitBytes()))
 	}
 	k, t := killed(b), throttled(b)
-	if old := p.budget.Load(); old != nil && k > p.killed {
+	if old != nil && k > p.killed {
 		p.killedAt = now
 		p.cfg.Logger.Warn("the kernel killed processes for memory", "rank", p.rank, "killed", k-p.killed)
 	} else if old != nil && t > p.throttled {
@@ -443,6 +455,7 @@ func (p *process) refresh(now time.Time) {
 			g.recordLimits(now)
 		}
 	}
+	return changed
 }
 
 // publish makes b the budget, with this rank's shares written in.
@@ -515,7 +528,7 @@ func (p *process) watch() {
 		p.record(quick, left, binding)
 		p.followGo(left, binding)
 		p.relieve(time.Now())
-		interval := watchInterval(p.room, runtime.NumCPU())
+		interval := min(watchInterval(p.room, runtime.NumCPU()), refreshEvery-time.Since(p.refreshed))
 		p.mu.Unlock()
 		if now := time.Now(); now.Sub(trimmed) >= trimEvery {
 			p.pool.Trim()
