@@ -3,10 +3,6 @@
 package mpiguard_test
 
 import (
-	"context"
-	"encoding/gob"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,7 +14,6 @@ import (
 	"github.com/mpiguard/mpiguard/internal/lab"
 	"github.com/mpiguard/mpiguard/internal/lab/slurm"
 	"github.com/mpiguard/mpiguard/mpiguard"
-	"github.com/mpiguard/mpiguard/mpiguard/mpicomm"
 )
 
 // Whichever way Slurm is asked for memory and the ranks are started, each rank
@@ -102,51 +97,4 @@ func TestLabSlurmBudgets(t *testing.T) {
 			assert.NoFileExists(t, rankLimitsFile(dir, next), "so many ranks and no more")
 		})
 	}
-}
-
-// rankLimits is what a rank knows of its limits.
-type rankLimits struct {
-	Host                                  string
-	LimitBytes, ShareBytes, HeadroomBytes int64
-	Binding                               mpiguard.Constraint
-	KeptFreeBytes                         int64 // of what binds
-	Nodes                                 []mpiguard.NodeUsage
-}
-
-func rankLimitsFile(dir string, rank int) string {
-	return filepath.Join(dir, fmt.Sprintf("rank-%d", rank))
-}
-
-func readRankLimits(t *testing.T, dir string, rank int) (r rankLimits) {
-	f, err := os.Open(rankLimitsFile(dir, rank))
-	require.NoError(t, err)
-	defer f.Close()
-	require.NoError(t, gob.NewDecoder(f).Decode(&r))
-	return r
-}
-
-// limits writes what each rank knows to a file.
-func limits(c *mpicomm.Comm, _ bool) error {
-	ctx := context.Background()
-	g, err := mpiguard.New(ctx, c, mpiguard.Config{})
-	if err != nil {
-		return err
-	}
-	defer g.Close()
-	s, err := g.Survey(ctx)
-	if err != nil {
-		return err
-	}
-	b := g.Budget()
-	binding := b.Binding()
-	if binding == nil {
-		return errors.New("nothing binds")
-	}
-	f, err := os.Create(rankLimitsFile(os.Getenv("MPIGUARD_TEST_DIR"), c.Rank()))
-	if err != nil {
-		return err
-	}
-	return errors.Join(gob.NewEncoder(f).Encode(rankLimits{
-		s.Ranks[c.Rank()].Host, b.LimitBytes(), b.ShareBytes, b.HeadroomBytes(), *binding, binding.KeptFreeBytes(b.KeepFree), s.Nodes,
-	}), f.Close())
 }
