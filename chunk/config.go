@@ -43,11 +43,11 @@ func (c Config) withDefaults() (Config, error) {
 	if c.MaxLineBytes < 0 {
 		return c, fmt.Errorf("chunk: Config.MaxLineBytes is %d, must not be negative", c.MaxLineBytes)
 	}
-	if c.Account == nil {
-		c.Account = unaccounted{}
-	}
 	if c.Sizer == nil {
 		c.Sizer = defaultSizer(c.Account)
+	}
+	if c.Account == nil {
+		c.Account = unaccounted{}
 	}
 	c.MaxLineBytes = min(max(c.MaxLineBytes, c.Sizer.limits.max), math.MaxInt64-1)
 	return c, nil

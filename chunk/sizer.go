@@ -91,17 +91,20 @@ func Pin(n int64) *Sizer {
 }
 
 func newSizer(acct Account, l limits) *Sizer {
-	s := &Sizer{acct: acct, limits: l, state: l.start()}
-	switch acct.(type) {
-	case nil, unaccounted:
-		s.acct = unaccounted{}
-	default:
-		s.memory = privateBytes
+	s := &Sizer{acct: acct, limits: l, state: l.start(), memory: privateBytes}
+	if acct == nil {
+		s.acct, s.memory = unaccounted{}, nil
 	}
 	return s
 }
 
+// unpressed is the Sizer over no account.
+var unpressed = Pin(DefaultMaxBytes)
+
 func defaultSizer(acct Account) *Sizer {
+	if acct == nil {
+		return unpressed
+	}
 	return newSizer(acct, limits{DefaultMinBytes, DefaultMaxBytes})
 }
 

@@ -12,15 +12,15 @@ func Slice[T any](s []T, cfg Config) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		sizer := cfg.Sizer
 		if sizer == nil {
-			acct := cfg.Account
-			if acct == nil {
-				acct = unaccounted{}
-			}
-			sizer = defaultSizer(acct)
+			sizer = defaultSizer(cfg.Account)
 		}
 		var zero T
 		each := max(int64(unsafe.Sizeof(zero)), 1)
 		for len(s) > 0 {
+			if int64(len(s)) <= sizer.limits.min/each { // whatever the next size is
+				yield(s[:len(s):len(s)])
+				return
+			}
 			n := min(max(sizer.Next()/each, 1), int64(len(s)))
 			if !yield(s[:n:n]) {
 				return

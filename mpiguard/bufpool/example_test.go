@@ -28,3 +28,26 @@ func Example() {
 	// some data, 1 free
 	// <nil>
 }
+
+// Buffers of whatever size is needed. What is idle is given back when the guard
+// needs memory for others: guard.RegisterReclaim("buffers", buffers.Trim).
+func ExampleClasses() {
+	buffers, err := bufpool.NewClasses(nil, bufpool.ClassesConfig{IdleBytes: 16 << 20})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	buf, err := buffers.Get(context.Background(), 100_000)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(len(buf.Bytes()))
+	buf.Release()
+	fmt.Println(buffers.Stats().IdleBytes, buffers.Trim(1), buffers.Stats().IdleBytes)
+	fmt.Println(buffers.Close())
+	// Output:
+	// 100000
+	// 106496 106496 0
+	// <nil>
+}
