@@ -37,7 +37,7 @@ func ExampleClasses() {
 		fmt.Println(err)
 		return
 	}
-	buf, err := buffers.Get(context.Background(), 100_000)
+	buf, err := buffers.Get(context.Background(), 1 << 20)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -47,7 +47,7 @@ func ExampleClasses() {
 	fmt.Println(buffers.Stats().IdleBytes, buffers.Trim(1), buffers.Stats().IdleBytes)
 	fmt.Println(buffers.Close())
 	// Output:
-	// 100000
-	// 106496 106496 0
+	// 1048576
+	// 1048576 1048576 0
 	// <nil>
 }
