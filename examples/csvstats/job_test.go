@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -182,7 +183,7 @@ func TestErrorNamesTheLineOfTheFile(t *testing.T) {
 
 func TestBadInput(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	require.NoError(t, exec.CommandContext(t.Context(), "mkfifo", pipe).Run())
 	missing := filepath.Join(t.TempDir(), "missing")
 	dir := t.TempDir()
 	two := file(t, "a;1\nb;2\n")
