@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -127,24 +129,46 @@ func uneven(c *mpicomm.Comm, static bool) error {
 }
 
 // What a survey says of the ranks agrees with /proc, and with what the kernel
-// counts for the group once mpirun and its helpers are added.
+// counts for the group: a segment that all ranks map counts once, and what is
+// left is mpirun, its helpers and the kernel.
 func TestSurveyAgreesWithTheKernel(t *testing.T) {
 	g := lab.NewGroup(t, lab.Limits{MaxBytes: 512 << 20})
-	r := runRanks(t, "figures", mpirun.Config{Ranks: 4, Group: g})
+	segment := filepath.Join("/dev/shm", filepath.Base(t.TempDir())+t.Name())
+	require.NoError(t, os.WriteFile(segment, nil, 0o600))
+	defer os.Remove(segment)
+	require.NoError(t, os.Truncate(segment, figuresSegment))
+	r := runRanks(t, "figures", mpirun.Config{Ranks: 4, Group: g, Env: []string{"MPIGUARD_TEST_SEGMENT=" + segment}})
 	require.Zero(t, r.Exit, "%s%s", r.Stdout, r.Stderr)
 	t.Log(r.Stdout)
 }
 
+const (
+	figuresNear    = 2 << 20
+	figuresSegment = 64 << 20
+)
+
 func figures(c *mpicomm.Comm, _ bool) error {
-	const near = 2 << 20
 	ctx := context.Background()
 	g, err := mpiguard.New(ctx, c, mpiguard.Config{})
 	if err != nil {
 		return err
 	}
 	defer g.Close()
+	segment, err := os.OpenFile(os.Getenv("MPIGUARD_TEST_SEGMENT"), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer segment.Close()
+	shared, err := unix.Mmap(int(segment.Fd()), 0, figuresSegment, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		return err
+	}
+	defer unmap(shared)
 	hold := touched(int64(c.Rank()+1) * (10 << 20))
 	defer unmap(hold)
+	if err := c.Barrier(ctx); err != nil { // all hold what they are to hold
+		return err
+	}
 	s, err := g.Survey(ctx)
 	if err != nil {
 		return err
@@ -153,25 +177,26 @@ func figures(c *mpicomm.Comm, _ bool) error {
 	if err != nil {
 		return err
 	}
-	if d := s.Ranks[c.Rank()].AnonBytes - own; max(d, -d) > near {
+	if d := s.Ranks[c.Rank()].AnonBytes - own; max(d, -d) > figuresNear {
 		err = fmt.Errorf("rank %d: the survey has %d bytes, /proc %d", c.Rank(), s.Ranks[c.Rank()].AnonBytes, own)
 	}
 	if len(s.Nodes) != 1 || s.Nodes[0].Ranks != 4 {
 		err = errors.Join(err, fmt.Errorf("four ranks on one node are shown as %+v", s.Nodes))
 	}
 	if c.Rank() == 0 {
-		err = errors.Join(err, figuresOfGroup(s, near))
+		err = errors.Join(err, figuresOfGroup(s))
 	}
 	return errors.Join(err, c.Barrier(ctx)) // nobody ends while rank 0 looks
 }
 
-// figuresOfGroup compares the survey with the count of the kernel for the group.
-func figuresOfGroup(s *mpiguard.Survey, near int64) error {
+// figuresOfGroup compares the survey with the counts of the kernel for the group
+// and for the processes in it.
+func figuresOfGroup(s *mpiguard.Survey) error {
 	group, err := memgroup.Of(os.Getpid())
 	if err != nil {
 		return err
 	}
-	counted, err := group.AnonBytes()
+	kernel, err := kernelBytes(group)
 	if err != nil {
 		return err
 	}
@@ -179,27 +204,58 @@ func figuresOfGroup(s *mpiguard.Survey, near int64) error {
 	if err != nil {
 		return err
 	}
-	ranks := map[int]bool{}
-	for _, r := range s.Ranks {
-		ranks[r.PID] = true
-	}
 	var others int64
 	for _, pid := range pids {
-		if !ranks[pid] {
-			n, err := rssAnon(pid)
-			if err != nil {
-				return err
-			}
-			others += n
+		if slices.ContainsFunc(s.Ranks, func(r mpiguard.RankUsage) bool { return r.PID == pid }) {
+			continue
 		}
+		n, err := rssAnon(pid)
+		if err != nil {
+			return err
+		}
+		others += n
 	}
 	n := s.Nodes[0]
-	fmt.Printf("group: %d KiB anon and shmem; ranks %d KiB, mpirun and helpers %d KiB, shmem %d KiB\n%v",
-		counted>>10, n.AnonBytes>>10, others>>10, n.ShmemBytes>>10, s)
-	if d := counted - n.AnonBytes - others - n.ShmemBytes; max(d, -d) > near*int64(len(ranks)) {
-		return fmt.Errorf("the group has %d bytes, ranks %d and others %d and shmem %d", counted, n.AnonBytes, others, n.ShmemBytes)
+	fmt.Printf("%d KiB others and kernel; mpirun and helpers have %d KiB, the kernel %d KiB\n%v", n.OthersBytes()>>10, others>>10, kernel>>10, s)
+	if d := n.OthersBytes() - kernel - others; max(d, -d) > figuresNear {
+		err = fmt.Errorf("the survey leaves %d bytes to others and the kernel, which have %d and %d", n.OthersBytes(), others, kernel)
 	}
-	return nil
+	if n.ShmemBytes < figuresSegment || n.ShmemBytes > figuresSegment+figuresNear {
+		err = errors.Join(err, fmt.Errorf("one segment of %d bytes is shown as %d", figuresSegment, n.ShmemBytes))
+	}
+	return err
+}
+
+// kernelBytes is the kernel memory that counts for the group.
+func kernelBytes(g *memgroup.Group) (int64, error) {
+	if g.Version() == 1 {
+		text, err := os.ReadFile(filepath.Join(g.Dir(), "memory.kmem.usage_in_bytes"))
+		if errors.Is(err, os.ErrNotExist) {
+			return 0, nil // a kernel that does not count it
+		} else if err != nil {
+			return 0, err
+		}
+		return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	}
+	text, err := os.ReadFile(filepath.Join(g.Dir(), "memory.stat"))
+	if err != nil {
+		return 0, err
+	}
+	var sum int64
+	for line := range strings.Lines(string(text)) {
+		var key string
+		var n int64
+		if _, err := fmt.Sscan(line, &key, &n); err != nil {
+			return 0, err
+		}
+		switch key {
+		case "kernel", "sock":
+			sum += n
+		case "slab_reclaimable":
+			sum -= n
+		}
+	}
+	return sum, nil
 }
 
 func rssAnon(pid int) (int64, error) {

@@ -46,6 +46,16 @@ type NodeUsage struct {
 	AnonBytes, ShmemBytes int64
 }
 
+// OthersBytes is what of UsedBytes is neither private nor shared memory of the
+// ranks: other processes, such as mpirun, and memory of the kernel. It is
+// UnknownBytes where UsedBytes is.
+func (n NodeUsage) OthersBytes() int64 {
+	if n.UsedBytes == UnknownBytes {
+		return UnknownBytes
+	}
+	return max(n.UsedBytes-n.AnonBytes-max(n.ShmemBytes, 0), 0) // they are read one after the other
+}
+
 // Survey is the usage of all ranks of a communicator at one call.
 type Survey struct {
 	Ranks []RankUsage
@@ -229,8 +239,8 @@ func (s *Survey) String() string {
 	}
 	w.Flush()
 	for _, n := range s.Nodes {
-		fmt.Fprintf(&b, "%s: %d %s, %s, anon %s + shmem %s; %s left under %s (%s used of %s)\n",
-			n.Host, n.Ranks, plural(n.Ranks, "rank"), n.Level, sizeText(n.AnonBytes), sizeText(n.ShmemBytes),
+		fmt.Fprintf(&b, "%s: %d %s, %s, anon %s + shmem %s + others and kernel %s; %s left under %s (%s used of %s)\n",
+			n.Host, n.Ranks, plural(n.Ranks, "rank"), n.Level, sizeText(n.AnonBytes), sizeText(n.ShmemBytes), sizeText(n.OthersBytes()),
 			sizeText(n.HeadroomBytes), n.Binding, sizeText(n.UsedBytes), sizeText(n.LimitBytes))
 	}
 	return b.String()
