@@ -28,8 +28,6 @@ func (g *Guard) ownVote(ctx context.Context) vote {
 		return voteDeadline
 	case err != nil:
 		return voteCanceled
-	case g.proc != nil && g.proc.exhaustion.over.Err() != nil:
-		return voteExhausted
 	}
 	return voteYes
 }

@@ -42,7 +42,7 @@ type Config struct {
 	ExhaustedAfter time.Duration
 	// AbortCode, unless it is 0, ends the whole job with this exit code once the
 	// memory of a rank is exhausted and its checkpoint functions have run: in the next
-	// Survey or Pulse the lowest such rank writes one message to Logger, or to
+	// Pulse the lowest such rank writes one message to Logger, or to
 	// standard error without one, and calls Abort of its communicator. 75, "try
 	// again later" in sysexits.h, tells such an end from others. MPIGUARD_ABORT_CODE.
 	AbortCode int

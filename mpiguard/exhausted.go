@@ -43,7 +43,7 @@ type exhaustion struct {
 // the level has been Critical for Config.ExhaustedAfter and nothing can be
 // reduced, the functions of a rank run once, in order, on a goroutine of their
 // own; after that Reserve, Grow and WaitBelow of the rank return an error that
-// wraps ErrExhausted at once, and Survey and Pulse do so on all ranks. f must be
+// wraps ErrExhausted where they would wait, and Pulse does so on all ranks. f must be
 // quick, need little memory, make no MPI call and not call Close. A panic in f is
 // logged.
 func (g *Guard) Checkpoint(f func()) {

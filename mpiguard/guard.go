@@ -58,6 +58,7 @@ func New(ctx context.Context, comm Comm, cfg Config) (*Guard, error) {
 		}
 		return nil, err
 	}
+	g.proc.look(fresh)
 	g.startRecord()
 	if b := g.Budget(); g.rank == 0 {
 		g.cfg.Logger.Info("memory budget", "limit", sizeText(b.LimitBytes()), "headroom", sizeText(b.HeadroomBytes()),

@@ -351,6 +351,15 @@ func (p *process) untouched() (sums [ledger.MaxConstraints]int64) {
 	return sums
 }
 
+// look takes a sample and publishes what it means.
+func (p *process) look(d depth) {
+	sums := p.untouched()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.observe(d)
+	p.left(&sums)
+}
+
 // left is the headroom as of the last sample and the constraint that it is
 // under, -1 where nothing limits. The caller holds p.mu.
 func (p *process) left(untouched *[ledger.MaxConstraints]int64) (bytes int64, binding int) {
@@ -465,6 +474,9 @@ func (p *process) publish(b *Budget) {
 	out.ShareBytes = UnknownBytes
 	for i := range out.Constraints {
 		c := &out.Constraints[i]
+		if c.Scope == ScopeJob && c.UsedBytes == UnknownBytes {
+			c.UsedBytes = p.meter.last.AnonBytes // at least; the other ranks' memory is added to p.used
+		}
 		s, ok := p.shares[c.id]
 		if !ok {
 			continue

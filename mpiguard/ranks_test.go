@@ -9,9 +9,18 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mpiguard/mpiguard/chunk"
 	"github.com/mpiguard/mpiguard/mpiguard"
+	"github.com/mpiguard/mpiguard/mpiguard/bufpool"
 	"github.com/mpiguard/mpiguard/mpiguard/commtest"
 	"github.com/mpiguard/mpiguard/mpiguard/inproc"
+)
+
+// What the packages that do not import this one ask of it.
+var (
+	_ chunk.Stepper   = (*mpiguard.Guard)(nil)
+	_ chunk.Account   = (*mpiguard.Reservation)(nil)
+	_ bufpool.Account = (*mpiguard.Reservation)(nil)
 )
 
 func TestGuardInProcess(t *testing.T) {

@@ -129,7 +129,7 @@ func TestExhausted(t *testing.T) {
 	_, err = g.Pulse(ctx)
 	require.ErrorIs(t, err, ErrExhausted)
 	_, err = g.Survey(ctx)
-	require.ErrorIs(t, err, ErrExhausted)
+	require.NoError(t, err, "who looks at the end of a job needs no memory")
 	require.NoError(t, unix.Munmap(leak))
 	require.NoError(t, g.Close())
 	assert.EqualValues(t, 2, saved.Load())

@@ -21,6 +21,7 @@ func TestGuard(t *testing.T, run func(f func(mpiguard.Comm) error) error) {
 var guardChecks = []check[mpiguard.Comm]{
 	{"survey", checkSurvey},
 	{"pulse", checkPulse},
+	{"any more", checkAnyMore},
 	{"rank that cannot start", checkCannotStart},
 	{"variable that is junk", checkJunkVariable},
 	{"configurations that differ", checkMismatch},
@@ -79,6 +80,28 @@ func checkPulse(t *testing.T, c mpiguard.Comm) {
 		require.Equal(t, 0, p.Rank, "of equals the lowest rank is named")
 		require.Less(t, p.HeadroomBytes, int64(limit))
 	}
+}
+
+func checkAnyMore(t *testing.T, c mpiguard.Comm) {
+	g := guard(t, c, mpiguard.Config{})
+	defer g.Close()
+	last := c.Size() - 1
+	for i := range 10 {
+		more, err := g.AnyMore(patient(t), c.Rank() == last && i < 9)
+		require.NoError(t, err)
+		require.Equal(t, i < 9, more, "step %d", i)
+	}
+	ctx := patient(t)
+	if c.Rank() == last {
+		done, cancel := context.WithCancel(ctx)
+		cancel()
+		ctx = done
+	}
+	start := time.Now()
+	more, err := g.AnyMore(ctx, true)
+	agreed(t, c, start, err, last)
+	require.ErrorIs(t, err, context.Canceled)
+	assert.False(t, more)
 }
 
 // agreed checks that all ranks got the same error, in good time.
