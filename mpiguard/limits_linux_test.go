@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 
 	"github.com/mpiguard/mpiguard/internal/lab"
 	"github.com/mpiguard/mpiguard/internal/lab/mpirun"
+	"github.com/mpiguard/mpiguard/internal/lab/vm"
 	"github.com/mpiguard/mpiguard/mpiguard"
 	"github.com/mpiguard/mpiguard/mpiguard/mpicomm"
 )
@@ -130,4 +132,12 @@ func limits(c *mpicomm.Comm, _ bool) error {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+// The figures of a job, and limits that change under it, with cgroup v2 alone.
+func TestLabJobOnVersion2(t *testing.T) {
+	r := lab.VM(t, vm.Config{}, os.Args[0], "-test.v", "-test.run=^(TestSurveyAgreesWithTheKernel|TestLimitsChangeWhileAJobRuns)$")
+	t.Logf("%s", r.Stdout)
+	assert.Zero(t, r.Exit, "%s%s", r.Stdout, r.Stderr)
+	assert.Equal(t, 2, strings.Count(r.Stdout, "--- PASS"), "%s%s", r.Stdout, r.Stderr)
 }
