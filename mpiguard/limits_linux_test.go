@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mpiguard/mpiguard/internal/lab"
+	"github.com/mpiguard/mpiguard/internal/lab/hosts"
 	"github.com/mpiguard/mpiguard/internal/lab/mpirun"
 	"github.com/mpiguard/mpiguard/internal/lab/vm"
 	"github.com/mpiguard/mpiguard/mpiguard"
@@ -131,6 +132,41 @@ func limits(c *mpicomm.Comm, _ bool) error {
 			return err
 		}
 		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// Ranks on two hosts with limits of their own: everybody sees both, and each has
+// its share of its own host's.
+func TestLabLimitsOfTwoHosts(t *testing.T) {
+	const mib = 1 << 20
+	of := []hosts.Host{
+		{Name: "tight", Slots: 2, Limits: lab.Limits{MaxBytes: 200 * mib}},
+		{Name: "wide", Slots: 3, Limits: lab.Limits{MaxBytes: 400 * mib}},
+	}
+	c := lab.Hosts(t, of...)
+	dir := t.TempDir()
+	r := runRanks(t, "limits", c.Spread(mpirun.Config{Ranks: 5, Env: []string{"MPIGUARD_TEST_DIR=" + dir}}))
+	require.Zero(t, r.Exit, "%s%s", r.Stdout, r.Stderr)
+	rank := 0
+	for _, h := range of {
+		for range h.Slots {
+			own := readRankLimits(t, dir, rank)
+			assert.Equal(t, h.Name, own.Host)
+			assert.Equal(t, h.Limits.MaxBytes, own.LimitBytes)
+			assert.Equal(t, c.Group(h.Name).Path(), own.Binding.Path)
+			assert.Equal(t, h.Slots, own.Binding.Ranks)
+			usable := own.LimitBytes - own.KeptFreeBytes
+			assert.LessOrEqual(t, own.ShareBytes, usable/int64(h.Slots))
+			assert.Greater(t, own.ShareBytes, (usable-32*mib)/int64(h.Slots), "but for the daemon")
+			require.Len(t, own.Nodes, len(of))
+			for i, n := range own.Nodes {
+				assert.Equal(t, of[i].Name, n.Host)
+				assert.Equal(t, of[i].Slots, n.Ranks)
+				assert.Equal(t, of[i].Limits.MaxBytes, n.LimitBytes)
+			}
+			t.Logf("rank %d on %s: limit %d MiB, share %.1f MiB", rank, own.Host, own.LimitBytes/mib, float64(own.ShareBytes)/mib)
+			rank++
+		}
 	}
 }
 
