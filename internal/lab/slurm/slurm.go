@@ -74,8 +74,13 @@ func Up(ctx context.Context, nodes int) (_ *Cluster, err error) {
 			err = errors.Join(err, c.Down())
 		}
 	}()
-	if c.dir, err = os.MkdirTemp("", "mpiguard-slurm-*"); err != nil {
+	if c.dir, err = os.MkdirTemp("", "slurm-*"); err != nil {
 		return nil, err
+	}
+	// slurmd has a socket for each step, SPOOL/NODE_JOB.STEP, and cuts its path off.
+	const longest = len(syscall.RawSockaddrUnix{}.Path) - len("/p1234567n1/p1234567n1_1234.4294967295") - 1
+	if len(c.dir) > longest {
+		return nil, fmt.Errorf("slurm: the temporary folder %s has more than %d bytes", c.dir, longest)
 	}
 	if err := os.Chmod(c.dir, 0o755); err != nil { // munge wants its socket to be reached by all
 		return nil, err
@@ -182,7 +187,7 @@ func (c *Cluster) configure(port int) error {
 		}
 	}
 	for _, n := range c.nodes {
-		if err := errors.Join(os.Mkdir(filepath.Join(c.dir, "spool-"+n.Name), 0o755), os.Mkdir(filepath.Join(c.dir, "tmp-"+n.Name), 0o755)); err != nil {
+		if err := errors.Join(os.Mkdir(filepath.Join(c.dir, n.Name), 0o755), os.Mkdir(filepath.Join(c.dir, "tmp-"+n.Name), 0o755)); err != nil {
 			return err
 		}
 	}
@@ -199,7 +204,7 @@ AuthType=auth/munge
 AuthInfo=socket={{.Dir}}/munge
 CredType=cred/munge
 StateSaveLocation={{.Dir}}
-SlurmdSpoolDir={{.Dir}}/spool-%n
+SlurmdSpoolDir={{.Dir}}/%n
 TmpFS={{.Dir}}/tmp-%n
 SlurmctldPidFile={{.Dir}}/slurmctld.pid
 SlurmdPidFile={{.Dir}}/slurmd.%n.pid

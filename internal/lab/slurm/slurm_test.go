@@ -20,10 +20,12 @@ import (
 
 func TestLabSlurm(t *testing.T) {
 	lab.Need(t, slurm.Ready() == nil, "no Slurm here")
-	t.Setenv("TMPDIR", t.TempDir())
+	tmp, err := os.MkdirTemp("", "t") // shorter than t.TempDir
+	require.NoError(t, err)
+	t.Setenv("TMPDIR", tmp)
 	var nodes []string
 	t.Cleanup(func() { // runs after that of lab.Slurm
-		left, err := filepath.Glob(os.TempDir() + "/*")
+		left, err := filepath.Glob(tmp + "/*")
 		require.NoError(t, err)
 		for _, n := range nodes {
 			groups, err := filepath.Glob("/sys/fs/cgroup/*/slurm_" + n)
@@ -31,6 +33,7 @@ func TestLabSlurm(t *testing.T) {
 			left = append(left, groups...)
 		}
 		assert.Empty(t, left)
+		require.NoError(t, os.RemoveAll(tmp))
 	})
 	c := lab.Slurm(t, 2)
 	nodes = c.Nodes()

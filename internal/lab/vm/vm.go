@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -60,7 +61,9 @@ func Run(ctx context.Context, c Config, command string, args ...string) (Result,
 	if err := os.Mkdir(shared, 0o700); err != nil {
 		return Result{}, err
 	}
-	j := job.Job{Env: append(append(os.Environ(), "TMPDIR="+job.Tmp), c.Env...), Share: c.Share, Swap: c.SwapBytes > 0}
+	// Cmd.Environ keeps the last of those that are set twice.
+	env := exec.Cmd{Env: slices.Concat(os.Environ(), []string{"TMPDIR=" + job.Tmp}, c.Env)}
+	j := job.Job{Env: env.Environ(), Share: c.Share, Swap: c.SwapBytes > 0}
 	if j.Dir, err = os.Getwd(); err != nil {
 		return Result{}, err
 	}

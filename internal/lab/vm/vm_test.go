@@ -20,6 +20,7 @@ import (
 // One machine shows it all: each costs seconds.
 func TestLabMachine(t *testing.T) {
 	share := t.TempDir()
+	t.Setenv("TMPDIR", share) // not that of the machine
 	const script = `
 		echo "host $(hostname)"
 		echo "word $WORD"
