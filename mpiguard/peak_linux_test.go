@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,17 +24,15 @@ func TestPeakIsNotThatOfTheLauncher(t *testing.T) {
 		defer g.Close()
 		var r unix.Rusage
 		require.NoError(t, unix.Getrusage(unix.RUSAGE_SELF, &r))
-		own := []byte(strings.Repeat("x", 64<<20))
+		resident(t, 64<<20)
 		fmt.Println("peaks", g.Usage().PeakBytes, int64(r.Maxrss)<<10)
-		runtime.KeepAlive(own)
 		return
 	}
-	big := []byte(strings.Repeat("x", launcher))
+	resident(t, launcher)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestPeakIsNotThatOfTheLauncher$")
 	cmd.Env = append(os.Environ(), "MPIGUARD_TEST_PEAK=1")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	runtime.KeepAlive(big)
 	var peak, maxrss int64
 	_, err = fmt.Sscanf(string(out), "peaks %d %d", &peak, &maxrss)
 	require.NoError(t, err, "%s", out)
@@ -44,4 +40,11 @@ func TestPeakIsNotThatOfTheLauncher(t *testing.T) {
 	assert.Greater(t, peak, int64(64<<20))
 	assert.Less(t, peak, int64(launcher/2))
 	t.Logf("peak %d MiB, ru_maxrss %d MiB", peak>>20, maxrss>>20)
+}
+
+// resident maps memory that is resident until the end of the test.
+func resident(t *testing.T, bytes int) {
+	b, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, unix.Munmap(b)) })
 }
