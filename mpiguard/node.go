@@ -141,3 +141,35 @@ func (p *process) settle(all bool) error {
 	p.stopped.Go(p.reliefs)
 	return nil
 }
+
+// scope is what the other ranks need to know to divide the constraints.
+func (p *process) scope(peers []peer, me int) scopeRow {
+	h := p.offer(peers, me)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.observe(full)
+	row := scopeRow{process: peers[me].process, anonBytes: p.meter.last.AnonBytes,
+		ledgerFD: int64(h.FD), ledgerNonce: h.Nonce}
+	n := 0
+	b := p.budget.Load()
+	for i, c := range b.Constraints {
+		if _, binds := p.view(b, i); binds && n < len(row.constraints) {
+			row.constraints[n] = scopeEntry{c.id, c.LimitBytes, p.used[i]}
+			n++
+		}
+	}
+	return row
+}
+
+// setShares learns from the rows of all ranks which constraints this process
+// shares with others.
+func (p *process) setShares(rows []scopeRow, me int) {
+	b := p.budget.Load()
+	p.shares = map[uint64]share{}
+	for _, c := range b.Constraints {
+		if s := shareOf(rows, me, c.id, c.KeptFreeBytes(b.KeepFree)); s.ranks > 0 {
+			p.shares[c.id] = s
+		}
+	}
+	p.publish(b)
+}

@@ -2,9 +2,7 @@ package mpiguard
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -207,101 +205,6 @@ func (p *process) observe(d depth) {
 	}
 }
 
-// cause is what decided about the pressure.
-type cause int
-
-const (
-	causeUse       cause = iota // of a constraint so much is used
-	causeGrowth                 // at the present rate its limit is near in time
-	causeCollector              // what suffices does so only with all time spent in the collector
-	causeThrottled              // the kernel throttles at a soft limit
-	causeKilled                 // the kernel has killed a process of a group that we are in
-	causeLimits                 // the limits are not what they were
-)
-
-// pressure fuses what was measured into one figure: that of the constraint of
-// which the most is used, raised where that alone would be too late. worst is that
-// constraint, -1 where nothing limits.
-func (p *process) pressure(now time.Time, d depth) (pressure float64, why cause, worst int) {
-	b := p.budget.Load()
-	room := UnlimitedBytes
-	worst = -1
-	for i := range b.Constraints {
-		if v, ok := p.view(b, i); ok && v.pressure > pressure {
-			pressure, worst, room = v.pressure, i, v.roomBytes
-		}
-	}
-	if worst < 0 {
-		return 0, causeUse, worst
-	}
-	if d >= fresh || pressure >= farFromLimit { // else the use is an upper bound, whose changes mean nothing
-		p.growth.observe(now, b.Constraints[worst].id, room)
-	}
-	raise := func(when bool, l Level, c cause) {
-		if at := p.ladder.at[l]; when && pressure < at {
-			pressure, why = at, c
-		}
-	}
-	raise(true, p.growth.level(), causeGrowth)
-	raise(p.spirals, High, causeCollector)
-	raise(now.Sub(p.throttledAt) < refreshEvery, High, causeThrottled)
-	raise(now.Sub(p.killedAt) < refreshEvery, Critical, causeKilled)
-	return pressure, why, worst
-}
-
-// reason says for people what decided about the pressure.
-func (p *process) reason(why cause, worst int) string {
-	text := "nothing limits this process"
-	if worst >= 0 {
-		text = p.describe(worst)
-	}
-	switch why {
-	case causeGrowth:
-		return fmt.Sprintf("at %s/s the limit is %v away; %s", sizeText(int64(p.growth.rate)), p.growth.left().Round(time.Millisecond), text)
-	case causeCollector:
-		return fmt.Sprintf("the garbage collector uses more than %.0f %% of the CPU; %s", 100*spiralShare, text)
-	case causeThrottled:
-		return "the kernel throttles at memory.high; " + text
-	case causeKilled:
-		return "the kernel killed a process of the cgroup for memory; " + text
-	case causeLimits:
-		return "the limits changed; " + text
-	default:
-		return text
-	}
-}
-
-// kills is how many processes the kernel has killed for memory in the groups that
-// this process is in since the guard was made, UnknownBytes where that cannot be
-// read.
-func (p *process) kills() int64 {
-	if p.killedAtStart == UnknownBytes {
-		return UnknownBytes
-	}
-	return max(p.killed-p.killedAtStart, 0)
-}
-
-// killed is the largest count of kills in a group of the process: that of a group
-// may hold those of the groups below it.
-func killed(b *Budget) int64 {
-	most := UnknownBytes
-	for _, c := range b.Constraints {
-		if c.Scope == ScopeCgroup {
-			most = max(most, c.Killed)
-		}
-	}
-	return most
-}
-
-// throttled is how often processes were throttled at the soft limits.
-func throttled(b *Budget) int64 {
-	var sum int64
-	for _, c := range b.Constraints {
-		sum += c.Throttled
-	}
-	return sum
-}
-
 // post tells all guards of a transition.
 func (p *process) post(t Transition) {
 	for _, g := range p.guards {
@@ -399,47 +302,6 @@ func (p *process) holdings() holdings {
 	return h
 }
 
-// view is what one constraint means for this process at a moment.
-type view struct {
-	roomBytes  int64   // what could be granted if nothing were promised
-	shareBytes int64   // the same under the static share; UnlimitedBytes where there is none
-	mostBytes  int64   // what could be granted at best
-	pressure   float64 // what is used of what may be used
-}
-
-// view computes what constraint i of the budget means as of the last sample. It
-// reports false for one that does not bind: an RLIMIT, which counts address
-// space, one without limit, one that cannot be read.
-func (p *process) view(b *Budget, i int) (view, bool) {
-	c := &b.Constraints[i]
-	if c.Scope == ScopeProcess || c.LimitBytes == UnlimitedBytes || c.LimitBytes == UnknownBytes {
-		return view{}, false
-	}
-	used := max(p.used[i], 0)
-	usable := max(c.LimitBytes-c.KeptFreeBytes(b.KeepFree), 1)
-	v := view{usable - used, UnlimitedBytes, usable, float64(used) / float64(usable)}
-	if s, ok := p.shares[c.id]; ok && p.static && s.here < s.ranks {
-		v.shareBytes = s.bytes() - p.meter.last.AnonBytes
-		v.mostBytes = min(v.mostBytes, s.bytes())
-		if c.Scope == ScopeJob { // what the other processes use is not known
-			v.pressure = float64(used) / float64(max(s.bytes(), 1))
-		}
-	}
-	return v, true
-}
-
-// describe says what constraint i is and how it stands.
-func (p *process) describe(i int) string {
-	b := p.budget.Load()
-	c := b.Constraints[i]
-	text := fmt.Sprintf("%s: %s used of %s, %s kept free", c.label(), sizeText(p.used[i]), sizeText(c.LimitBytes),
-		sizeText(c.KeptFreeBytes(b.KeepFree)))
-	if s := p.shares[c.id]; p.static && s.here < s.ranks {
-		text += fmt.Sprintf(", %d of %d ranks here with a share of %s", s.here, s.ranks, sizeText(s.bytes()))
-	}
-	return text
-}
-
 // refresh reads all limits again and publishes the budget. It reports whether
 // they have changed since the last time, if there was one.
 func (p *process) refresh(now time.Time) (changed bool) {
@@ -487,93 +349,4 @@ func (p *process) publish(b *Budget) {
 		}
 	}
 	p.budget.Store(&out)
-}
-
-// scope is what the other ranks need to know to divide the constraints.
-func (p *process) scope(peers []peer, me int) scopeRow {
-	h := p.offer(peers, me)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.observe(full)
-	row := scopeRow{process: peers[me].process, anonBytes: p.meter.last.AnonBytes,
-		ledgerFD: int64(h.FD), ledgerNonce: h.Nonce}
-	n := 0
-	b := p.budget.Load()
-	for i, c := range b.Constraints {
-		if _, binds := p.view(b, i); binds && n < len(row.constraints) {
-			row.constraints[n] = scopeEntry{c.id, c.LimitBytes, p.used[i]}
-			n++
-		}
-	}
-	return row
-}
-
-// setShares learns from the rows of all ranks which constraints this process
-// shares with others.
-func (p *process) setShares(rows []scopeRow, me int) {
-	b := p.budget.Load()
-	p.shares = map[uint64]share{}
-	for _, c := range b.Constraints {
-		if s := shareOf(rows, me, c.id, c.KeptFreeBytes(b.KeepFree)); s.ranks > 0 {
-			p.shares[c.id] = s
-		}
-	}
-	p.publish(b)
-}
-
-// watch samples until stop is closed, the more often the less room there is.
-func (p *process) watch() {
-	defer close(p.relief)
-	t := time.NewTimer(0)
-	defer t.Stop()
-	trimmed := time.Now()
-	for {
-		select {
-		case <-p.stop:
-			return
-		case <-t.C:
-		}
-		sums := p.untouched()
-		p.mu.Lock()
-		p.observe(quick)
-		left, binding := p.left(&sums)
-		p.record(quick, left, binding)
-		p.followGo(left, binding)
-		p.relieve(time.Now())
-		interval := min(watchInterval(p.room, runtime.NumCPU()), refreshEvery-time.Since(p.refreshed))
-		p.mu.Unlock()
-		if now := time.Now(); now.Sub(trimmed) >= trimEvery {
-			p.pool.Trim()
-			trimmed = now
-		}
-		t.Reset(interval)
-	}
-}
-
-// followGo sets the Go memory limit to what is left for the Go heap.
-func (p *process) followGo(leftBytes int64, binding int) {
-	if p.goLimit == nil {
-		return
-	}
-	processes := 1
-	if binding >= 0 && !p.static {
-		p.rows = p.ledger.Rows(p.rows[:0])
-		processes = min(len(p.rows), p.shares[p.budget.Load().Constraints[binding].id].ranks)
-	}
-	p.spirals = p.goLimit.follow(time.Now(), p.meter, p.meter.heap.untouched(p.held.heapBytes), leftBytes, processes)
-}
-
-// Bounds of the watcher's interval, and how fast one thread can fault memory in:
-// 1.7 MB in a millisecond was measured with 4 KiB pages.
-const (
-	minWatchInterval   = 5 * time.Millisecond
-	maxWatchInterval   = time.Second
-	faultBytesPerMilli = 1_700_000
-)
-
-// watchInterval is a quarter of the time in which all cores together can fault
-// in the room that is left.
-func watchInterval(roomBytes int64, cores int) time.Duration {
-	perMilli := int64(4*cores) * faultBytesPerMilli
-	return min(max(time.Duration(roomBytes/perMilli)*time.Millisecond, minWatchInterval), maxWatchInterval)
 }
