@@ -37,7 +37,7 @@ func ExampleClasses() {
 		fmt.Println(err)
 		return
 	}
-	buf, err := buffers.Get(context.Background(), 1 << 20)
+	buf, err := buffers.Get(context.Background(), 1<<20)
 	if err != nil {
 		fmt.Println(err)
 		return
