@@ -19,11 +19,15 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/mpiguard/mpiguard/internal/lab/vm/job"
 )
 
 const qemu = "qemu-system-x86_64"
+
+// lastWords is how long before the deadline a command is told to quit.
+const lastWords = 30 * time.Second
 
 // ErrUnfinished: the machine ended before the command did.
 var ErrUnfinished = errors.New("the virtual machine did not finish")
@@ -46,10 +50,12 @@ type Result struct {
 
 // Run runs a command as root in a machine of its own, in the current folder, and
 // waits for its end. The command starts in the cgroup /init; the groups beside it
-// have the memory, pids and cpu controllers. A ctx without a deadline is a
-// mistake: machines hang.
+// have the memory, pids and cpu controllers. Half a minute before the deadline of
+// ctx it gets SIGQUIT, at which a Go program says where it hangs. A ctx without a
+// deadline is a mistake: machines hang too.
 func Run(ctx context.Context, c Config, command string, args ...string) (Result, error) {
-	if _, ok := ctx.Deadline(); !ok {
+	deadline, ok := ctx.Deadline()
+	if !ok {
 		panic("vm: Run without a deadline")
 	}
 	dir, err := os.MkdirTemp("", "mpiguard-vm-*")
@@ -72,6 +78,7 @@ func Run(ctx context.Context, c Config, command string, args ...string) (Result,
 		return Result{}, err
 	}
 	j.Args = append([]string{path}, args...)
+	j.Quit = max(0, time.Until(deadline)-lastWords)
 	if err := j.Write(shared); err != nil {
 		return Result{}, err
 	}

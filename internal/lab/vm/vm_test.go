@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -67,6 +68,15 @@ func TestUnfinishedIsAnError(t *testing.T) {
 	left, err := filepath.Glob(os.TempDir() + "/*")
 	require.NoError(t, err)
 	assert.Empty(t, left)
+}
+
+func TestLabHangingCommandQuits(t *testing.T) {
+	lab.Need(t, vm.Ready() == nil, "no virtual machine here")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+	defer cancel()
+	r, err := vm.Run(ctx, vm.Config{}, "sleep", "60")
+	require.NoError(t, err)
+	assert.Equal(t, 128+int(syscall.SIGQUIT), r.Exit)
 }
 
 func TestRunWithoutDeadlinePanics(t *testing.T) {

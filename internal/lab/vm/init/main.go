@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -152,6 +153,10 @@ func spawn(argv []string, j job.Job, stdout, stderr *os.File) (int, error) {
 	})
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", argv[0], err)
+	}
+	if j.Quit > 0 {
+		quit := time.AfterFunc(j.Quit, func() { _ = syscall.Kill(-pid, syscall.SIGQUIT) })
+		defer quit.Stop()
 	}
 	for {
 		var w syscall.WaitStatus

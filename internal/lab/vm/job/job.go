@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // Dir is where the shared folder is in the machine, and Tmp where the disk is.
@@ -29,6 +30,9 @@ type Job struct {
 	Dir   string // the working directory
 	Share string // a folder of the host to mount for writing too; empty for none
 	Swap  bool   // /dev/vdb is to be swap space
+	// Quit is after what time the command gets SIGQUIT, so that it can say where
+	// it hangs; never if zero.
+	Quit time.Duration
 }
 
 // Write stores the job in the shared folder.
