@@ -2,7 +2,7 @@
 # targets are for and what they need.
 
 .PHONY: setup demo test race lint cross fuzz bench cover tidy
-.PHONY: setup-lab lab test-vm test-mpich test-slurm nightly
+.PHONY: setup-lab lab test-vm test-mpich test-slurm test-chaos nightly
 .NOTPARALLEL:
 
 # gompi looks for Debian's Open MPI on x86_64. Elsewhere the wrapper of the MPI
@@ -88,8 +88,16 @@ test-mpich: export MPIGUARD_MPIRUN = mpiexec.mpich
 test-mpich: setup-lab
 	go test ./mpiguard/mpicomm/...
 
+test-chaos: setup
+	go test -timeout 20m -run '$(LAB)Chaos' ./...
+
+# Run it before a claim is written down.
+nightly: export MPIGUARD_LAB = require
+nightly: export MPIGUARD_LONG = 1
 nightly: setup-lab
+	go test -p 1 -count 1 -timeout 24h ./...
 	$(MAKE) fuzz FUZZTIME=5m
+	$(MAKE) cover bench tidy
 
 tidy:
 	go mod tidy -diff
