@@ -23,14 +23,7 @@ var updateMachines = flag.Bool("update", false, "rewrite the expected answers of
 // the process one a line in environ, and in expect what must be said of the
 // process. The text on top says what is right and why.
 func TestMachines(t *testing.T) {
-	var files []string
-	for _, pattern := range []string{"../internal/cgroup/testdata/machines/*.txtar", "../internal/sched/testdata/*.txtar"} {
-		found, err := filepath.Glob(pattern)
-		require.NoError(t, err)
-		require.NotEmpty(t, found, pattern)
-		files = append(files, found...)
-	}
-	for _, file := range files {
+	for _, file := range machineFiles(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			t.Parallel()
 			machine, err := txtar.ParseFile(file)
@@ -54,6 +47,36 @@ func TestMachines(t *testing.T) {
 			}
 		})
 	}
+}
+
+// No machine keeps a program from starting, whatever its files say.
+func TestGuardStartsOnEachMachine(t *testing.T) {
+	for _, file := range machineFiles(t) {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			machine, err := txtar.ParseFile(file)
+			require.NoError(t, err)
+			dir := t.TempDir()
+			extract(t, machine, dir)
+			g, err := mpiguard.New(t.Context(), nil, mpiguard.Config{}.WithRoot(dir))
+			require.NoError(t, err)
+			_, err = g.Survey(t.Context())
+			assert.NoError(t, err)
+			assert.Equal(t, mpiguard.DetectBudget(mpiguard.Machine{Root: dir}).LimitBytes(), g.Budget().LimitBytes())
+			assert.NoError(t, g.Close())
+		})
+	}
+}
+
+// machineFiles are the recorded machines.
+func machineFiles(t *testing.T) []string {
+	var files []string
+	for _, pattern := range []string{"../internal/cgroup/testdata/machines/*.txtar", "../internal/sched/testdata/*.txtar"} {
+		found, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, found, pattern)
+		files = append(files, found...)
+	}
+	return files
 }
 
 // extract writes the tree of a machine below dir and returns its file expect.

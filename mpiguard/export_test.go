@@ -12,6 +12,12 @@ func (c Config) WithEnviron(environ ...string) Config {
 	return c
 }
 
+// WithRoot has the limits read of a machine that was saved below root.
+func (c Config) WithRoot(root string) Config {
+	c.machine = Machine{Root: root}
+	return c
+}
+
 const (
 	waitLong  = 5 * time.Second
 	waitShort = time.Millisecond

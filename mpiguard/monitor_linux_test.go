@@ -256,6 +256,9 @@ func TestDeniedReads(t *testing.T) {
 		for _, n := range b.notes() {
 			fmt.Println(n)
 		}
+		g, err := New(t.Context(), nil, Config{machine: Machine{Root: dir}})
+		require.NoError(t, err, "a guard starts")
+		require.NoError(t, g.Close())
 		return
 	}
 	root := t.TempDir()
