@@ -20,6 +20,9 @@ const (
 type tally struct {
 	held atomic.Int64 // added to after a grant, taken from before a release
 	most atomic.Int64 // of held
+	// What is not free: as held, but taken from after a release. Only a request that
+	// fits beside it ought to be granted.
+	taken atomic.Int64
 
 	granted, refused, wrong atomic.Int64 // wrong: refused although it fit
 	reasons                 [3]atomic.Int64
@@ -52,20 +55,21 @@ func (y *tally) member() Member {
 
 // try takes bytes, and counts what came of it.
 func (p *player) try(need, want int64) int64 {
-	before := p.y.held.Load()
+	before := p.y.taken.Load()
 	n, err := p.TryTake(need, want)
 	var refused *Refused
 	switch {
 	case err == nil:
 		p.y.granted.Add(1)
 		p.y.slots[p.index].held.Add(n)
+		p.y.taken.Add(n)
 		sum := p.y.held.Add(n)
 		for most := p.y.most.Load(); sum > most && !p.y.most.CompareAndSwap(most, sum); most = p.y.most.Load() {
 		}
 		return n
 	case errors.As(err, &refused):
 		p.y.refused.Add(1)
-		if max(before, p.y.held.Load())+need <= budget {
+		if max(before, p.y.taken.Load())+need <= budget {
 			p.y.wrong.Add(1)
 			p.y.reasons[refused.Reason].Add(1)
 		}
@@ -81,6 +85,7 @@ func (p *player) give(n, used int64) {
 	p.Touch(-used)
 	p.use(-used)
 	p.Give(n)
+	p.y.taken.Add(-n)
 }
 
 // touch uses bytes that are held, and lets the ledger know afterwards.

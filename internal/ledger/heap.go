@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"runtime"
 	"sync"
 	"unsafe"
 )
@@ -34,7 +33,6 @@ func (h *heap) claim(slot int) (bool, error) { return h.claims.add(slot), nil }
 func (h *heap) release(slot int)             { h.claims.remove(slot) }
 func (h *heap) ring(slot int)                { signal(h.bells[slot]) }
 func (h *heap) listen(slot int)              { <-h.bells[slot] }
-func (h *heap) yield()                       { runtime.Gosched() }
 func (h *heap) handle() Handle               { return Handle{} }
 func (h *heap) close() error                 { return nil }
 

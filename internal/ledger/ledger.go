@@ -80,8 +80,6 @@ type backing interface {
 	// without cause.
 	ring(slot int)
 	listen(slot int)
-	// yield lets others run, in this process and in others.
-	yield()
 	// handle says where others find the memory.
 	handle() Handle
 	// close frees the memory.

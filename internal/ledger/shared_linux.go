@@ -211,8 +211,6 @@ func (s *shared) listen(slot int) {
 	s.heard[slot] = now
 }
 
-func (s *shared) yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
-
 func (s *shared) handle() Handle { return Handle{PID: os.Getpid(), FD: s.fd, Nonce: s.nonce} }
 
 func (s *shared) close() error {

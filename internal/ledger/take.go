@@ -58,7 +58,6 @@ func (s *Slot) take(need, want int64, ticket uint64) (int64, error) {
 		return n, err
 	}
 	s.ledger.sweep()
-	s.ledger.backing.yield()
 	return s.ask(need, want, ticket)
 }
 
@@ -97,7 +96,6 @@ func (s *Slot) ask(need, want int64, ticket uint64) (int64, error) {
 				s.revoke()
 				break
 			}
-			s.ledger.backing.yield()
 			s.sum(ticket)
 		}
 	}
