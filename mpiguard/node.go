@@ -115,19 +115,22 @@ func (p *process) minimum() int64 {
 // settle ends the joining, and begins to watch: where a process of the kernel
 // could not join, all of them use static shares.
 func (p *process) settle(all bool) error {
+	var old *ledger.Ledger
+	defer func() {
+		if old != nil {
+			_ = old.Close() // unmapping what is mapped does not fail; it waits for calls that may want p.mu
+		}
+	}()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.watched { // for another guard of the process, which stays where it is
 		return nil
 	}
 	if !all {
-		old := p.ledger
+		old = p.ledger
 		p.static = true
 		if err := p.enter(ledger.InProcess(1), 0); err != nil {
 			return err
-		}
-		if old != nil {
-			_ = old.Close() // unmapping what is mapped does not fail
 		}
 		p.cfg.Logger.Warn("the ranks of this node share no ledger: each has a static share of the budget")
 	}

@@ -28,6 +28,7 @@ func (p *process) watch() {
 		p.mu.Unlock()
 		if now := time.Now(); now.Sub(trimmed) >= trimEvery {
 			p.pool.Trim()
+			p.ledger.Sweep() // of neighbours that died nobody else tells
 			trimmed = now
 		}
 		t.Reset(interval)

