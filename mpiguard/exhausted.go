@@ -66,6 +66,9 @@ func (g *Guard) WaitBelow(ctx context.Context, l Level) error {
 		if g.Level() < l {
 			return nil
 		}
+		if err := context.Cause(p.exhaustion.over); err != nil {
+			return fmt.Errorf("mpiguard: rank %d: waiting for a level below %v: %w", g.rank, l, err)
+		}
 		p.mu.Lock()
 		stuck, why := p.exhaustion.stuck, ""
 		if !stuck.IsZero() && time.Since(stuck) >= stuckPatience {
@@ -82,7 +85,6 @@ func (g *Guard) WaitBelow(ctx context.Context, l Level) error {
 		case <-g.closing.Done():
 			return fmt.Errorf("mpiguard: rank %d: waiting for a level below %v: %w", g.rank, l, ErrClosed)
 		case <-p.exhaustion.over.Done():
-			return fmt.Errorf("mpiguard: rank %d: waiting for a level below %v: %w", g.rank, l, context.Cause(p.exhaustion.over))
 		}
 	}
 }

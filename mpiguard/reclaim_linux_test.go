@@ -37,6 +37,7 @@ func tight(t *testing.T, more int64, cfg Config) *Guard {
 	cfg.KeepGoLimit = true
 	g, err := New(context.Background(), nil, cfg)
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = g.Close() }) // a test that failed does not fail the next
 	return g
 }
 
@@ -115,7 +116,7 @@ func TestExhausted(t *testing.T) {
 			stuck <- tr
 		}
 	})
-	leak := resident(t, 199<<20)
+	leak := resident(t, int(g.HeadroomBytes())-1<<20)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	_, err := g.Reserve(ctx, "waits", 100<<20)
@@ -139,7 +140,7 @@ func TestWaitBelow(t *testing.T) {
 	g := tight(t, 200<<20, Config{ReleaseAfter: 20 * time.Millisecond})
 	defer g.Close()
 	require.NoError(t, g.WaitBelow(context.Background(), High), "it is below")
-	hold := resident(t, 190<<20)
+	hold := resident(t, int(g.HeadroomBytes())*19/20)
 	require.Eventually(t, func() bool { return g.Level() >= High }, waitLong, waitShort)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 	defer cancel()
@@ -156,7 +157,7 @@ func TestWaitBelowEndsWhereNothingCanBeReduced(t *testing.T) {
 	}
 	g := tight(t, 200<<20, Config{})
 	defer g.Close()
-	leak := resident(t, 180<<20) // High, not Critical
+	leak := resident(t, int(g.HeadroomBytes())*9/10) // High, not Critical
 	defer unix.Munmap(leak)
 	require.Eventually(t, func() bool { return g.Level() == High }, waitLong, waitShort)
 	start := time.Now()

@@ -32,7 +32,7 @@ func TestRankWaits(t *testing.T) {
 	require.NoError(t, w.Barrier(patient(t)))
 	used, waited := cpuTime(t)-before, time.Since(start)
 	if w.Rank() != 0 {
-		assert.Less(t, used, waited/8)
+		assert.Less(t, used, waited/4) // a rank that spins takes all of it; 1 to 6 % were measured, 20 on a busy machine
 	}
 	t.Logf("rank %d of %d: %v of CPU in %v", w.Rank(), w.Size(), used, waited)
 }
