@@ -87,8 +87,14 @@ func TestMpirunFaults(t *testing.T) {
 			t.Run(name, func(t *testing.T) { assert.Equal(t, faultExit, runFault(t, true)) })
 			continue
 		}
-		t.Run(name, func(t *testing.T) { runFault(t, true, leaveOthers) })
-		t.Run(name+" and the launcher ends all", func(t *testing.T) { assert.NotZero(t, runFault(t, false)) })
+		// Hydra, the launcher of MPICH, ends all ranks when one was killed, whatever it
+		// was told, and its exit code is 0 after some of these ends.
+		if openMPI() || name != "kill" {
+			t.Run(name, func(t *testing.T) { runFault(t, true, leaveOthers) })
+		}
+		if openMPI() {
+			t.Run(name+" and the launcher ends all", func(t *testing.T) { assert.NotZero(t, runFault(t, false)) })
+		}
 	}
 }
 
