@@ -79,12 +79,12 @@ func (r *reclaimer) gaveUp() bool {
 	return r.futile >= futileRounds
 }
 
-// reclaim frees about wantBytes if it may try now, and returns what it freed, as
-// measured. Who comes while a round is under way is turned away.
-func (p *process) reclaim(wantBytes int64) (freedBytes int64) {
+// reclaim frees about wantBytes if it may try now. Who comes while a round is
+// under way is turned away.
+func (p *process) reclaim(wantBytes int64) {
 	r := &p.reclaimer
 	if !r.running.TryLock() {
-		return 0
+		return
 	}
 	defer r.running.Unlock()
 	start, before := time.Now(), p.anon()
@@ -98,7 +98,7 @@ func (p *process) reclaim(wantBytes int64) (freedBytes int64) {
 	collect = collect && r.idle(start)
 	r.mu.Unlock()
 	if !due && !collect {
-		return 0
+		return
 	}
 	slices.SortStableFunc(callbacks, func(a, b *reclaimCallback) int { return cmp.Compare(b.freedBytes, a.freedBytes) })
 	for _, c := range callbacks {
@@ -111,7 +111,7 @@ func (p *process) reclaim(wantBytes int64) (freedBytes int64) {
 		debug.FreeOSMemory()
 	}
 	after := p.anon()
-	freedBytes = max(before-after, 0)
+	freedBytes := max(before-after, 0)
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +124,6 @@ func (p *process) reclaim(wantBytes int64) (freedBytes int64) {
 	}
 	p.cfg.Logger.Debug("reclaimed memory", slog.Int("rank", p.rank), slog.String("wanted", sizeText(wantBytes)),
 		slog.String("freed", sizeText(freedBytes)), slog.Duration("took", r.took))
-	return freedBytes
 }
 
 // callReclaim calls one callback and returns what that brought. Go memory that it

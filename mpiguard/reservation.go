@@ -33,39 +33,34 @@ type Reservation struct {
 // waits for it in a collective would wait for ever: use TryReserve, or give ctx a
 // deadline, between collectives. It panics if bytes is negative.
 func (g *Guard) Reserve(ctx context.Context, name string, bytes int64) (*Reservation, error) {
-	return g.open(ctx, name, bytes, false)
+	return g.open(name, false, func(r *Reservation) error { return r.Grow(ctx, bytes) })
 }
 
 // ReserveOffHeap is Reserve for memory outside the Go heap: mmap, C libraries.
 func (g *Guard) ReserveOffHeap(ctx context.Context, name string, bytes int64) (*Reservation, error) {
-	return g.open(ctx, name, bytes, true)
+	return g.open(name, true, func(r *Reservation) error { return r.Grow(ctx, bytes) })
 }
 
 // TryReserve is Reserve without waiting: where there is no headroom now it
 // returns a *RefusedError.
 func (g *Guard) TryReserve(name string, bytes int64) (*Reservation, error) {
-	return g.open(nil, name, bytes, false)
+	return g.open(name, false, func(r *Reservation) error { return r.TryGrow(bytes) })
 }
 
 // TryReserveOffHeap is TryReserve for memory outside the Go heap.
 func (g *Guard) TryReserveOffHeap(name string, bytes int64) (*Reservation, error) {
-	return g.open(nil, name, bytes, true)
+	return g.open(name, true, func(r *Reservation) error { return r.TryGrow(bytes) })
 }
 
-// open makes a reservation; a nil ctx does not wait.
-func (g *Guard) open(ctx context.Context, name string, bytes int64, offHeap bool) (*Reservation, error) {
-	if bytes < 0 {
-		panic("mpiguard: Reserve: negative size")
-	}
+// open makes a reservation and grows it from nothing.
+func (g *Guard) open(name string, offHeap bool, grow func(*Reservation) error) (*Reservation, error) {
 	r := &Reservation{guard: g, name: name, offHeap: offHeap}
 	g.proc.pool.Open(&r.account, r)
 	var err error
 	if g.closed.Load() { // also where Close looked for reservations just before this one was there
 		err = r.closedError()
-	} else if ctx != nil {
-		err = r.Grow(ctx, bytes)
 	} else {
-		err = r.TryGrow(bytes)
+		err = grow(r)
 	}
 	if err != nil {
 		r.account.Close()

@@ -34,12 +34,6 @@ func (c *coder) int64(p *int64) {
 	*p = int64(u)
 }
 
-func (c *coder) float64(p *float64) {
-	u := math.Float64bits(*p)
-	c.uint64(&u)
-	*p = math.Float64frombits(u)
-}
-
 func (c *coder) byte(p *byte) {
 	if c.decode {
 		*p = c.buf[c.off]
