@@ -54,8 +54,10 @@ fuzz:
 		done; \
 	done
 
-bench:
-	go test -run '^$$' -bench . -benchmem ./...
+# Each operation beside its rivals and the primitive that bounds it, in one run:
+# the table of the README.
+bench: setup
+	go run -C benchmarks/peers .
 
 # Of the library: not of its commands, and not of the tools of its tests.
 COVERED = $$(go list ./mpiguard/... ./chunk/... ./internal/... | \
