@@ -40,7 +40,7 @@ func rank(kind string) int {
 	mpi.Start(false)
 	defer mpi.Stop()
 	err := map[string]func(*mpicomm.Comm, bool) error{
-		"uneven": uneven, "chaos": chaos, "figures": figures, "limits": limits, "resized": resized,
+		"uneven": uneven, "chaos": chaos, "figures": figures, "limits": limits, "resized": resized, "faulty": faulty,
 	}[strings.TrimSuffix(kind, "-static")](mpicomm.World(), strings.HasSuffix(kind, "-static"))
 	switch {
 	case errors.Is(err, errChaosStopped):
