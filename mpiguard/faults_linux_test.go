@@ -1,5 +1,3 @@
-//go:build cgo
-
 package mpiguard_test
 
 import (
@@ -18,19 +16,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/mpiguard/mpiguard/internal/lab/mpirun"
 	"github.com/mpiguard/mpiguard/mpiguard"
 	"github.com/mpiguard/mpiguard/mpiguard/inproc"
-	"github.com/mpiguard/mpiguard/mpiguard/mpicomm"
 )
 
 const (
 	faultRanks    = 3
-	faultDeadline = 500 * time.Millisecond // of every collective
+	faultDeadline = time.Second            // of every collective
 	faultGrace    = time.Second            // after which no rank may still wait
 	faultLate     = 200 * time.Millisecond // how long the last rank is alone in a survey
-	faultExit     = 7
-	faultVariable = "MPIGUARD_TEST_FAULT"
 )
 
 // fault is what befalls the last rank, and what the ranks must be told.
@@ -280,7 +274,7 @@ func concurrent(r *faultyRank) error {
 		second <- err
 	}()
 	err := r.survey(context.Background())
-	r.check(<-second, []error{mpiguard.ErrConcurrent}, false)
+	assert.Equal(r, &mpiguard.CollectiveError{Op: "pulse", Rank: r.comm.Rank(), Err: mpiguard.ErrConcurrent}, <-second)
 	return err
 }
 
@@ -360,47 +354,47 @@ func TestFaultsInProcess(t *testing.T) {
 	}
 }
 
-// faulty is what a rank of a job with a fault does.
-func faulty(c *mpicomm.Comm, _ bool) error {
-	f := faults[os.Getenv(faultVariable)]
-	before := runtime.NumGoroutine()
-	r := &faultyRank{comm: c}
-	held := r.run(f)
-	if now := goroutinesReturnTo(before); now > before {
-		r.Errorf("%d goroutines, %d before", now, before)
-	}
-	if len(r.complaints) > 0 {
-		fmt.Fprintf(os.Stderr, "rank %d: %s\n", c.Rank(), strings.Join(r.complaints, "\n"))
-		os.Exit(3)
-	}
-	fmt.Println("told rank", c.Rank(), "held up for", held.Round(time.Millisecond))
-	if f.again == nil && !f.gone && !slices.Contains(f.want, mpiguard.ErrBroken) || slices.Equal(f.again, closed) {
+// Of several ranks that cannot take part, all name the lowest, and its reason.
+func TestLowestRankIsNamed(t *testing.T) {
+	contexts := []contextFunc{nil, done, expired}
+	require.NoError(t, inproc.Run(len(contexts), func(c mpiguard.Messenger) error {
+		g, err := mpiguard.New(context.Background(), c, mpiguard.Config{})
+		if err != nil {
+			return err
+		}
+		defer g.Close()
+		with := func(f contextFunc, call func(context.Context) error) error {
+			if f == nil {
+				return call(context.Background())
+			}
+			ctx, cancel := f()
+			defer cancel()
+			return call(ctx)
+		}
+		survey := func(ctx context.Context) error { _, err := g.Survey(ctx); return err }
+		pulse := func(ctx context.Context) error { _, err := g.Pulse(ctx); return err }
+		more := func(ctx context.Context) error { _, err := g.AnyMore(ctx, true); return err }
+		want := &mpiguard.CollectiveError{Op: "survey", Rank: 1, Err: context.Canceled}
+		assert.Equal(t, want, with(contexts[c.Rank()], survey))
+		contexts := []contextFunc{nil, done, done}
+		want.Op = "pulse"
+		assert.Equal(t, want, with(contexts[c.Rank()], pulse))
+		want.Op = "any more"
+		assert.Equal(t, want, with(contexts[c.Rank()], more))
 		return nil
-	}
-	os.Exit(faultExit) // the ranks cannot meet any more, not even to stop MPI
-	return nil
+	}))
 }
 
-func TestLabFaults(t *testing.T) {
-	for name, f := range faults {
-		if f.place == inProcess {
-			continue
+// Configurations that differ are an error on all ranks.
+func TestMismatchInProcess(t *testing.T) {
+	require.NoError(t, inproc.Run(faultRanks, func(c mpiguard.Messenger) error {
+		var cfg mpiguard.Config
+		if c.Rank() == 1 {
+			cfg.KeepFree = 0.1
 		}
-		t.Run(name, func(t *testing.T) {
-			tell := faultRanks
-			if f.gone {
-				tell--
-			}
-			// The launcher must let the others live.
-			r := runRanks(t, "faulty", mpirun.Config{Ranks: faultRanks, Flags: []string{"--enable-recovery"}, Env: []string{faultVariable + "=" + name}})
-			var told []string
-			for line := range strings.Lines(r.Stdout) {
-				if s, ok := strings.CutPrefix(line, "told "); ok {
-					told = append(told, strings.TrimSpace(s))
-				}
-			}
-			t.Logf("exit %d after %v: %q", r.Exit, r.Elapsed.Round(time.Millisecond), told)
-			assert.Len(t, told, tell, "%s%s", r.Stdout, r.Stderr)
-		})
-	}
+		_, err := mpiguard.New(context.Background(), c, cfg)
+		assert.ErrorIs(t, err, mpiguard.ErrConfigMismatch)
+		assert.ErrorContains(t, err, "rank 1")
+		return nil
+	}))
 }
