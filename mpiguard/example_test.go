@@ -60,7 +60,7 @@ func ExampleGuard_Reserve() {
 		defer g.Close()
 		var held *mpiguard.Reservation
 		if c.Rank() == 1 {
-			if held, err = g.TryReserve("mesh of rank 1", 6<<30); err != nil {
+			if held, err = g.TryReserve("mesh of rank 1", 5<<30); err != nil {
 				return err
 			}
 		}
@@ -70,7 +70,7 @@ func ExampleGuard_Reserve() {
 		if c.Rank() == 0 {
 			soon, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 			defer cancel()
-			_, err := g.Reserve(soon, "table", 3<<30)
+			_, err := g.Reserve(soon, "table", 4<<30)
 			var refused *mpiguard.RefusedError
 			if errors.As(err, &refused) {
 				fmt.Printf("%q was refused, largest is %q\n", refused.Name, refused.Holders[0].Name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 func newTestGuard(t *testing.T, cfg Config) *Guard {
 	t.Helper()
+	debug.FreeOSMemory() // what earlier tests left is no headroom
 	g, err := New(context.Background(), nil, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, g.Close()) })
@@ -20,40 +22,42 @@ func newTestGuard(t *testing.T, cfg Config) *Guard {
 }
 
 func TestReserve(t *testing.T) {
-	g := newTestGuard(t, Config{LimitBytes: 1 << 30})
+	g := newTestGuard(t, Config{LimitBytes: 2 << 30})
 	before := g.Usage()
-	r, err := g.TryReserve("table", 100<<20)
+	all := g.HeadroomBytes()
+	r, err := g.TryReserve("table", all/8)
 	require.NoError(t, err)
-	assert.Equal(t, int64(100<<20), r.SizeBytes())
-	assert.GreaterOrEqual(t, g.Usage().UntouchedBytes-before.UntouchedBytes, int64(100<<20))
+	assert.Equal(t, all/8, r.SizeBytes())
+	assert.GreaterOrEqual(t, g.Usage().UntouchedBytes-before.UntouchedBytes, all/8)
 	require.NoError(t, r.TryGrow(1<<20))
-	r.Shrink(50 << 20)
-	assert.Equal(t, int64(51<<20), r.SizeBytes())
+	r.Shrink(all / 16)
+	left := all/8 + 1<<20 - all/16
+	assert.Equal(t, left, r.SizeBytes())
 
-	_, err = g.TryReserve("too much", 1000<<20)
+	_, err = g.TryReserve("too much", 2<<30)
 	require.ErrorIs(t, err, ErrNever)
-	_, err = g.TryReserve("too much now", 900<<20)
+	_, err = g.TryReserve("too much now", all-all/32)
 	require.ErrorIs(t, err, ErrRefused)
 	require.NotErrorIs(t, err, ErrNever)
 	var refused *RefusedError
 	require.ErrorAs(t, err, &refused)
-	assert.Equal(t, []Holder{{"table", 51 << 20}}, refused.Holders)
+	assert.Equal(t, []Holder{{"table", left}}, refused.Holders)
 	t.Log(err)
 	r.Release()
 	r.Release()
 	assert.Zero(t, r.SizeBytes())
 	require.ErrorIs(t, r.TryGrow(1), ErrClosed)
-	r2, err := g.TryReserve("fits now", 900<<20)
+	r2, err := g.TryReserve("fits now", all-all/32)
 	require.NoError(t, err)
 	r2.Release()
 }
 
 func TestReserveWaitsInOrder(t *testing.T) {
-	g := newTestGuard(t, Config{LimitBytes: 1 << 30})
-	held, err := g.TryReserve("held", 900<<20)
+	g := newTestGuard(t, Config{LimitBytes: 2 << 30})
+	held, err := g.TryReserve("held", g.HeadroomBytes()*7/8)
 	require.NoError(t, err)
 	done := make(chan error, 2)
-	for _, n := range []int64{800 << 20, 10 << 20} { // the second would fit at once, but came later
+	for _, n := range []int64{1 << 30, 10 << 20} { // the second would fit at once, but came later
 		go func() {
 			r, err := g.Reserve(context.Background(), "waiter", n)
 			if err == nil {
@@ -62,8 +66,8 @@ func TestReserveWaitsInOrder(t *testing.T) {
 			done <- err
 		}()
 		require.Eventually(t, g.proc.slot.Waiting, time.Second, time.Millisecond)
+		time.Sleep(200 * time.Millisecond) // before it waits it asks the others for what they do not use
 	}
-	time.Sleep(20 * time.Millisecond)
 	require.Empty(t, done)
 	_, err = g.TryReserve("barging", 1)
 	require.ErrorIs(t, err, ErrRefused)
@@ -73,8 +77,8 @@ func TestReserveWaitsInOrder(t *testing.T) {
 }
 
 func TestReserveEndsWithItsContext(t *testing.T) {
-	g := newTestGuard(t, Config{LimitBytes: 1 << 30})
-	held, err := g.TryReserve("held", 900<<20)
+	g := newTestGuard(t, Config{LimitBytes: 2 << 30})
+	held, err := g.TryReserve("held", g.HeadroomBytes()*7/8)
 	require.NoError(t, err)
 	defer held.Release()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
@@ -89,9 +93,11 @@ func TestReserveEndsWithItsContext(t *testing.T) {
 }
 
 func TestCloseEndsWaitersAndNamesLeaks(t *testing.T) {
-	g, err := New(context.Background(), nil, Config{LimitBytes: 1 << 30})
+	g, err := New(context.Background(), nil, Config{LimitBytes: 2 << 30})
 	require.NoError(t, err)
-	_, err = g.TryReserve("forgotten", 900<<20)
+	t.Cleanup(func() { _ = g.Close() }) // a test that failed does not fail the next
+	n := g.HeadroomBytes() * 7 / 8
+	_, err = g.TryReserve("forgotten", n)
 	require.NoError(t, err)
 	waiting := make(chan error)
 	go func() {
@@ -100,7 +106,7 @@ func TestCloseEndsWaitersAndNamesLeaks(t *testing.T) {
 	}()
 	time.Sleep(20 * time.Millisecond)
 	err = g.Close()
-	require.EqualError(t, err, `mpiguard: rank 0: not released before Close: "forgotten" (900 MiB)`)
+	require.EqualError(t, err, `mpiguard: rank 0: not released before Close: "forgotten" (`+sizeText(n)+`)`)
 	require.ErrorIs(t, <-waiting, ErrClosed)
 	require.Equal(t, err, g.Close())
 	_, err = g.TryReserve("late", 1)
@@ -112,7 +118,7 @@ func TestCloseEndsWaitersAndNamesLeaks(t *testing.T) {
 }
 
 func TestSurveyAndPulseOfOneRank(t *testing.T) {
-	g := newTestGuard(t, Config{LimitBytes: 1 << 30})
+	g := newTestGuard(t, Config{LimitBytes: 2 << 30})
 	s, err := g.Survey(context.Background())
 	require.NoError(t, err)
 	t.Log("\n" + s.String())

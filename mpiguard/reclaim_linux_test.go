@@ -129,6 +129,7 @@ func TestExhausted(t *testing.T) {
 	require.ErrorIs(t, g.WaitBelow(ctx, High), ErrExhausted)
 	_, err = g.Pulse(ctx)
 	require.ErrorIs(t, err, ErrExhausted)
+	assert.ErrorContains(t, err, "rank 0 holds", "the rank itself says why")
 	_, err = g.Survey(ctx)
 	require.NoError(t, err, "who looks at the end of a job needs no memory")
 	require.NoError(t, unix.Munmap(leak))
