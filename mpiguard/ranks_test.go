@@ -3,6 +3,7 @@ package mpiguard_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,7 +61,8 @@ func TestJunkVariableOfOneRank(t *testing.T) {
 // error says so.
 func TestCollectiveTimeout(t *testing.T) {
 	cfg := mpiguard.Config{CollectiveTimeout: 100 * time.Millisecond}
-	release := make(chan struct{})
+	release := make(chan struct{}) // closed when the others have seen what they must
+	var seen atomic.Int32
 	require.NoError(t, inproc.Run(3, func(c mpiguard.Messenger) error {
 		g, err := mpiguard.New(context.Background(), c, cfg)
 		if err != nil {
@@ -79,8 +81,8 @@ func TestCollectiveTimeout(t *testing.T) {
 		assert.Less(t, time.Since(start), 100*time.Millisecond+time.Second)
 		_, again := g.Pulse(context.Background())
 		assert.ErrorIs(t, again, mpiguard.ErrBroken, "at once")
-		if c.Rank() == 0 {
-			time.AfterFunc(50*time.Millisecond, func() { close(release) })
+		if seen.Add(1) == 2 {
+			close(release)
 		}
 		return nil
 	}))
