@@ -77,12 +77,13 @@ test-slurm: setup-lab
 	go test -p 1 -timeout 20m -run '$(LAB)Slurm' ./...
 
 # What reads or makes cgroups, where they are of version 2. Each package pays the
-# boot of a machine, and two machines at a time are too many for two cores.
+# boot of a machine, and two machines at a time are too many for two cores. With
+# several ranks the emulation is too slow to sample up to the moment of a kill.
 IN_VM = go test -p 1 -exec '$(CURDIR)/build/vm -t 9m'
 test-vm: setup-lab
 	go build -o build/vm ./internal/lab/cmd/vm
 	$(IN_VM) -skip '$(LAB)' ./internal/lab/memgroup ./internal/lab/mpirun ./internal/cgroup
-	$(IN_VM) -run TestHeadroomIsTrueAtTheKill ./mpiguard
+	$(IN_VM) -run 'TestHeadroomIsTrueAtTheKill/.*/^1$$' ./mpiguard
 
 test-mpich: export CGO_CFLAGS = $(shell mpicc.mpich -compile-info | cut -d' ' -f2-)
 test-mpich: export CGO_LDFLAGS = $(shell mpicc.mpich -link-info | cut -d' ' -f2-)
