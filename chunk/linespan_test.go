@@ -24,7 +24,7 @@ func TestLineSpanOfLongLines(t *testing.T) {
 			require.Zero(t, s.Offset%longest, "a start of a line")
 			require.True(t, s.Length == 0 || s.Offset >= of.Offset && s.Offset < of.End(), "%v of %v", s, of)
 			if s.Length == 0 && of.Offset > 0 {
-				require.LessOrEqual(t, c.bytes, int64(longest+8<<10))
+				require.LessOrEqual(t, c.bytes, s.Offset-of.Offset+(4<<10)+1)
 			}
 			at = s.End()
 		}

@@ -146,8 +146,8 @@ func (r *faultyRank) run(f fault) (held time.Duration) {
 		err = call(context.Background())
 	}
 	held = time.Since(start)
-	if r.isLast() && f.stops {
-		held = 0 // it slept most of it
+	if r.isLast() && (f.stops || len(f.lastWant) == 0) {
+		held = 0 // by its own will
 	}
 	if f.stops && r.comm.Rank() == 0 {
 		assert.NoError(r, unix.Kill(lastPID, unix.SIGCONT))
@@ -252,7 +252,7 @@ func newWith(f contextFunc) func(*faultyRank) error {
 
 // stayAway stays away until the others have given up.
 func stayAway(*faultyRank) error {
-	time.Sleep(faultDeadline + faultGrace/2)
+	time.Sleep(faultDeadline + faultGrace)
 	return nil
 }
 
