@@ -41,7 +41,7 @@ func rank(kind string) int {
 	mpi.Start(false)
 	defer mpi.Stop()
 	err := map[string]func(*mpicomm.Comm, bool) error{
-		"uneven": uneven, "chaos": chaos, "figures": figures, "limits": limits, "resized": resized, "faulty": faulty,
+		"uneven": uneven, "chaos": chaos, "figures": figures, "limits": limits, "resized": resized, "faulty": faulty, "levels": levels,
 	}[strings.TrimSuffix(kind, "-static")](mpicomm.World(), strings.HasSuffix(kind, "-static"))
 	switch {
 	case errors.Is(err, errChaosStopped):
