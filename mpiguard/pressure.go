@@ -133,7 +133,11 @@ func (p *process) view(b *Budget, i int) (view, bool) {
 func (p *process) describe(i int) string {
 	b := p.budget.Load()
 	c := b.Constraints[i]
-	text := fmt.Sprintf("%s: %s used of %s, %s kept free", c.label(), sizeText(p.used[i]), sizeText(c.LimitBytes),
+	most := ""
+	if p.coarse && far(p.used[i], c.LimitBytes) {
+		most = "at most "
+	}
+	text := fmt.Sprintf("%s: %s%s used of %s, %s kept free", c.label(), most, sizeText(p.used[i]), sizeText(c.LimitBytes),
 		sizeText(c.KeptFreeBytes(b.KeepFree)))
 	if s := p.shares[c.id]; p.static && s.here < s.ranks {
 		text += fmt.Sprintf(", %d of %d ranks here with a share of %s", s.here, s.ranks, sizeText(s.bytes()))

@@ -34,6 +34,7 @@ type process struct {
 	meter     *meter
 	held      holdings  // as of the last sample
 	used      []int64   // of each constraint of the budget, as of the last sample
+	coarse    bool      // what is used of a limit that is far may be an upper bound
 	refreshed time.Time // when the limits were last read
 	growth    growth
 	ladder    ladder
@@ -185,6 +186,7 @@ func (p *process) observe(d depth) {
 	p.meter.sample(now, p.held, d == full)
 	p.touch()
 	p.monitor.sample(p.used, d >= fresh)
+	p.coarse = d < fresh
 	p.sampleJob()
 	pressure, why, worst := p.pressure(now, d)
 	justKilled := p.killedAt.Equal(now)
