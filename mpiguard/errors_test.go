@@ -22,6 +22,8 @@ func TestErrorTexts(t *testing.T) {
 			`; largest reservations: "mesh" 40 MiB, "hash table" 10 MiB`: &RefusedError{
 			Rank: 2, Name: "halo", WantBytes: 40 << 20, Err: &shortage{headroomBytes: 8 << 20, binding: where},
 			Holders: []Holder{{"mesh", 40 << 20}, {"hash table", 10 << 20}}},
+		`mpiguard: rank 0: "halo" holds 0 B and asked for 4.0 KiB: 0 B left under ` + where + `; on the node rank 1 holds 9 MiB (0 B reserved)`: &RefusedError{
+			Name: "halo", WantBytes: 4096, Err: &shortage{binding: where}, Node: "rank 1 holds 9 MiB (0 B reserved)"},
 		`mpiguard: rank 0: "halo" holds 0 B and asked for 40 MiB: context deadline exceeded while it waited: 0 B left under ` + where: &RefusedError{
 			Name: "halo", WantBytes: 40 << 20,
 			Err: fmt.Errorf("%w while it waited: %w", context.DeadlineExceeded, &shortage{headroomBytes: -5, binding: where})},

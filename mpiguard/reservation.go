@@ -136,11 +136,14 @@ type RefusedError struct {
 	Name                 string   // of the reservation that asked
 	WantBytes, HeldBytes int64    // what it asked for and what it had
 	Holders              []Holder // the largest reservations of the process, the largest first
-	Err                  error    // what was left, and under which constraint
+	// Node says which ranks of the node hold how much, the largest first; "" where
+	// there is one process.
+	Node string
+	Err  error // what was left, and under which constraint
 }
 
 // Error says who asked, for how much, what it holds, what is left, which
-// constraint binds and who holds the most.
+// constraint binds, and which reservations and ranks hold the most.
 func (e *RefusedError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "mpiguard: rank %d: %q holds %s and asked for %s: %v", e.Rank, e.Name,
@@ -151,6 +154,9 @@ func (e *RefusedError) Error() string {
 			sep = "; largest reservations: "
 		}
 		fmt.Fprintf(&b, "%s%q %s", sep, h.Name, sizeText(h.SizeBytes))
+	}
+	if e.Node != "" {
+		b.WriteString("; on the node " + e.Node)
 	}
 	return b.String()
 }
@@ -174,6 +180,12 @@ func (r *Reservation) failed(bytes int64, err error) error {
 	}
 	slices.SortStableFunc(e.Holders, func(a, b Holder) int { return cmp.Compare(b.SizeBytes, a.SizeBytes) })
 	e.Holders = e.Holders[:min(len(e.Holders), holdersNamed)]
+	p := r.guard.proc
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if text := p.holders(); len(p.rows) > 1 {
+		e.Node = text
+	}
 	return e
 }
 
