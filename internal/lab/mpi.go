@@ -11,7 +11,7 @@ import (
 )
 
 // jobDeadline is far above what any job of a test takes.
-const jobDeadline = 2 * time.Minute
+const jobDeadline = 4 * time.Minute
 
 // Mpirun runs a job to its end, whatever its exit code. A job that does not end
 // by itself fails the test.

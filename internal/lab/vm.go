@@ -11,7 +11,7 @@ import (
 )
 
 // machineDeadline is for a machine and what runs in it, both emulated.
-const machineDeadline = 5 * time.Minute
+const machineDeadline = 9 * time.Minute
 
 // VM runs a command in a virtual machine of its own, whatever its exit code. A
 // machine that does not finish fails the test, and is not tried again.
