@@ -96,6 +96,9 @@ func (r *Report) badLinks(cost func(Link) float64) []Link {
 // meets up to maxPeers others and is in one exchange at a time. A node that has
 // nobody to talk to in a round is in none of its pairs.
 func Rounds(nodes int) [][][2]int {
+	if nodes < 2 {
+		return nil
+	}
 	// All but the last seat move on by one in each round, so that everybody meets
 	// everybody; with an odd number one seat is empty.
 	seats := nodes + nodes%2

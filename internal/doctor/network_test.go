@@ -106,6 +106,8 @@ func TestLinks(t *testing.T) {
 }
 
 func TestRounds(t *testing.T) {
+	assert.Empty(t, Rounds(0))
+	assert.Empty(t, Rounds(1))
 	for nodes := range 40 {
 		met := map[[2]int]bool{}
 		peers := make([]int, nodes)
