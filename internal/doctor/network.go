@@ -92,6 +92,19 @@ func (r *Report) badLinks(cost func(Link) float64) []Link {
 	return bad
 }
 
+// Doubtful are the indices of links that are far worse than what is typical of
+// the nodes, whatever it is due to: worth a second look.
+func (r *Report) Doubtful() []int {
+	latency, inverse := median(r.costs(linkLatency)), median(r.costs(linkInverse))
+	var doubtful []int
+	for i, l := range r.Links {
+		if !l.Blocked && (linkLatency(l) >= outlierFactor*latency || linkInverse(l) >= outlierFactor*inverse) {
+			doubtful = append(doubtful, i)
+		}
+	}
+	return doubtful
+}
+
 // Rounds says which nodes exchange messages at the same time, so that each node
 // meets up to maxPeers others and is in one exchange at a time. A node that has
 // nobody to talk to in a round is in none of its pairs.

@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -77,6 +79,11 @@ func TestOutliers(t *testing.T) {
 		assert.Equal(t, c.slow, slow, c.name)
 		assert.Equal(t, c.narrow, narrow, c.name)
 		assert.Len(t, r.Findings(), len(c.slow)+len(c.narrow), c.name)
+		for i, l := range r.Links {
+			a, b := r.Nodes[l.Nodes[0]].Host, r.Nodes[l.Nodes[1]].Host
+			bad := strings.ContainsAny(a+b, slow+narrow)
+			assert.Equal(t, bad, slices.Contains(r.Doubtful(), i), "%s: %s to %s", c.name, a, b)
+		}
 	}
 }
 
@@ -90,6 +97,8 @@ func TestLinks(t *testing.T) {
 	})
 	slow, narrow := marks(r)
 	assert.Empty(t, slow+narrow)
+	require.Len(t, r.Doubtful(), 1)
+	assert.Equal(t, [2]int{1, 3}, r.Links[r.Doubtful()[0]].Nodes)
 	r.Links[0] = Link{Nodes: [2]int{0, 4}, Blocked: true}
 	assert.Equal(t, []Finding{
 		{Failure, []string{"a"}, "rank 0 cannot talk to rank 4 on e, though both answer rank 0: look for a firewall, or another interface that is used between them"},

@@ -228,7 +228,8 @@ func TestReceiveGivenUp(t *testing.T) {
 }
 
 func TestNotes(t *testing.T) {
-	b := &mpiguard.Budget{Notes: []string{"hybrid"}, Constraints: []mpiguard.Constraint{{Source: "MemTotal", Notes: []string{strings.Repeat("x", 1000)}}}}
+	long := mpiguard.Constraint{Source: "MemTotal", Notes: []string{strings.Repeat("x", 1000)}}
+	b := &mpiguard.Budget{Notes: []string{"hybrid"}, Constraints: []mpiguard.Constraint{long, long}}
 	assert.Equal(t, []string{"hybrid", "MemTotal: " + strings.Repeat("x", 246)}, notes(b))
 	assert.Equal(t, []string{}, notes(&mpiguard.Budget{}))
 	assert.Len(t, notes(&mpiguard.Budget{Notes: make([]string, 100)}), 16)

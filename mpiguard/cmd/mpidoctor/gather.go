@@ -104,7 +104,9 @@ func notes(b *mpiguard.Budget) []string {
 	all := slices.Clone(b.Notes)
 	for _, c := range b.Constraints {
 		for _, n := range c.Notes {
-			all = append(all, c.Source+": "+n)
+			if n = c.Source + ": " + n; !slices.Contains(all, n) { // of another level
+				all = append(all, n)
+			}
 		}
 	}
 	short := []string{}

@@ -11,7 +11,7 @@ import (
 // How a link is measured.
 const (
 	pings     = 100 // short messages
-	longTries = 3   // of each length
+	longTries = 10  // of each length
 	minTries  = 3
 	tryTime   = 200 * time.Millisecond // after which there are no more
 	minBytes  = 64 << 10               // of long messages, which double

@@ -90,10 +90,11 @@ func (m *mail) sendBytes(ctx context.Context, buf []byte, dest, tag int) error {
 }
 
 const (
-	// A wait tests without a pause for as long as messages take in a fast
-	// network, then sleeps for ever longer, so that ranks that have nothing to
-	// do leave the cores to those that have.
-	spin   = time.Millisecond
+	// A wait tests without a pause for longer than a message takes whose receiver
+	// must first be given a core: who sleeps is found asleep by the next message,
+	// and the whole exchange becomes as slow as that. Then it sleeps for ever
+	// longer, so that ranks that have nothing to do leave the cores to others.
+	spin   = 10 * time.Millisecond
 	maxNap = time.Millisecond
 )
 

@@ -38,6 +38,29 @@ func (e *exam) measure(report *doctor.Report) {
 		}
 		report.Links = append(report.Links, e.round(free, first, blocked)...)
 	}
+	e.measureAgain(report, first, blocked)
+}
+
+// measureAgain has links measured once more that look bad, since a core that was
+// busy at the wrong moment looks the same. The better figures count.
+func (e *exam) measureAgain(report *doctor.Report, first []int, blocked []bool) {
+	start := time.Now()
+	for _, i := range report.Doubtful() {
+		l := &report.Links[i]
+		if blocked[l.Nodes[0]] || blocked[l.Nodes[1]] {
+			continue
+		}
+		if time.Since(start) > e.deadline { // so many are no accident
+			return
+		}
+		again := e.round([][2]int{l.Nodes}, first, blocked)[0]
+		if again.Blocked {
+			*l = again
+			continue
+		}
+		l.LatencySeconds = min(l.LatencySeconds, again.LatencySeconds)
+		l.BytesPerSecond = max(l.BytesPerSecond, again.BytesPerSecond)
+	}
 }
 
 // round measures links, of which no two have a node in common.
@@ -77,9 +100,12 @@ func (e *exam) order(t task) {
 // obey does what rank 0 says until it says to stop. An error is that rank 0 is
 // silent.
 func (e *exam) obey(report *doctor.Report) error {
-	rounds := len(doctor.Rounds(len(report.Nodes)))
+	patience := e.deadline
+	if rounds := len(doctor.Rounds(len(report.Nodes))); rounds > 0 {
+		patience *= time.Duration(rounds + 2) // it may be busy with others for as long
+	}
 	for {
-		o, err := e.nextOrder(time.Duration(rounds+1) * e.deadline) // it may be busy with others for as long
+		o, err := e.nextOrder(patience)
 		if err != nil {
 			return err
 		}
