@@ -61,7 +61,7 @@ func (e *exam) look(b *mpiguard.Budget, s *mpiguard.Survey) row {
 		ShareBytes: doctor.Bytes(b.ShareBytes),
 		SaidRanks:  job.Ranks, SaidBy: job.RanksSource,
 		LockedBytes: locked, OpenFiles: openFiles,
-		Library: clip(e.library, 1<<10), ThreadLevel: e.threadLevel,
+		Library: clip(e.library, maxLibraryBytes), ThreadLevel: e.threadLevel,
 	}}
 	q := doctor.Query{Environ: os.Environ(), Host: me.Host, Group: limitedGroup(b)}
 	for _, k := range s.Ranks {
@@ -123,6 +123,10 @@ func clip(s string, maxBytes int) string {
 	}
 	return s[:maxBytes]
 }
+
+// maxLibraryBytes bounds what an MPI library says of itself: MPICH says with what
+// each of its compilers was called.
+const maxLibraryBytes = 1 << 10
 
 // maxRowBytes bounds what a rank tells: above what the bounds of its parts add up
 // to.

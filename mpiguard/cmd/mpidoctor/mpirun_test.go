@@ -119,7 +119,7 @@ func TestMpirun(t *testing.T) {
 			assert.Equal(t, i, k.Rank)
 			assert.Equal(t, ranks, k.SaidRanks)
 			assert.Equal(t, "MPI_THREAD_SINGLE", k.ThreadLevel)
-			assert.Equal(t, mpicomm.Library(), k.Library)
+			assert.Equal(t, clip(mpicomm.Library(), maxLibraryBytes), k.Library)
 			assert.Positive(t, k.ShareBytes)
 		}
 		assert.Empty(t, r.Links)
@@ -148,8 +148,8 @@ func TestMpirunLimits(t *testing.T) {
 	}
 	n := back.Nodes[0]
 	assert.Equal(t, doctor.Bytes(300<<20), n.LimitBytes)
-	assert.Equal(t, []string{"mpirun"}, n.Helpers.Names)
-	assert.Equal(t, 1, n.Helpers.Count)
+	assert.Contains(t, n.Helpers.Names, mpirun.Launcher())
+	assert.LessOrEqual(t, n.Helpers.Count, 2, "MPICH has a process beside its launcher")
 	assert.Greater(t, n.Helpers.AnonBytes, doctor.Bytes(1<<20))
 	assert.Positive(t, n.Stale.Count)
 	assert.FileExists(t, segment.Name(), "counted, not removed")
