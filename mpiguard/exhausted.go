@@ -33,10 +33,15 @@ type exhaustion struct {
 	stuck       time.Time // since when nothing can be reduced; zero: it can, or need not
 	critical    time.Time // since when that is so at Critical
 	begun       bool      // the checkpoint functions run, or have run
-	checkpoints []func()
+	checkpoints []checkpoint
 
 	over context.Context // done when the memory is exhausted; its cause says who holds what
 	end  context.CancelCauseFunc
+}
+
+type checkpoint struct {
+	guard *Guard
+	f     func()
 }
 
 // Checkpoint registers what saves the program's state before it must stop. When
@@ -49,7 +54,7 @@ type exhaustion struct {
 func (g *Guard) Checkpoint(f func()) {
 	g.proc.mu.Lock()
 	defer g.proc.mu.Unlock()
-	g.proc.exhaustion.checkpoints = append(g.proc.exhaustion.checkpoints, f)
+	g.proc.exhaustion.checkpoints = append(g.proc.exhaustion.checkpoints, checkpoint{g, f})
 }
 
 // WaitBelow waits until the level of this rank is below l. It returns the error
@@ -131,8 +136,11 @@ func (p *process) exhaust() {
 	err := fmt.Errorf("%w: %s; %s", ErrExhausted, p.breakdown(), p.holders())
 	p.mu.Unlock()
 	p.cfg.Logger.Error("memory is exhausted", "rank", p.rank, "error", err)
-	for _, f := range checkpoints {
-		if err := guarded(f); err != nil {
+	for _, c := range checkpoints {
+		if c.guard.closed.Load() {
+			continue
+		}
+		if err := guarded(c.f); err != nil {
 			p.cfg.Logger.Error("checkpoint function failed", "rank", p.rank, "error", err)
 		}
 	}

@@ -89,6 +89,7 @@ func (g *Guard) Close() error {
 		g.closeErr = g.releaseAll()
 		g.growing.Unlock()
 		g.notices.close()
+		g.proc.reclaimer.forget(g)
 		g.proc.leave(g)
 		problem := ""
 		if g.closeErr != nil {

@@ -19,7 +19,7 @@ import (
 // inproc it holds the guards of several ranks. It is made for the first guard
 // and ends with the last.
 type process struct {
-	key    any // what its guards have in common: see processKey
+	key    any // what its guards have in common: their communicator, or its world
 	shared bool
 	cfg    Config // of the first guard; New compares what matters
 	rank   int    // of the first guard

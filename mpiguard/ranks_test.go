@@ -2,6 +2,7 @@ package mpiguard_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -161,4 +162,60 @@ func TestReservationsOfTheRanksOfAProcessAddUp(t *testing.T) {
 	for _, err := range refused {
 		require.ErrorIs(t, err, mpiguard.ErrRefused)
 	}
+}
+
+// What a rank registered ends with its guard, also where the process lives on
+// with the guards of other ranks.
+func TestCloseForgetsCallbacks(t *testing.T) {
+	// refused asks for more than is left while half of the budget is held.
+	refused := func(g *mpiguard.Guard) error {
+		held, err := g.TryReserve("held", g.HeadroomBytes()/2)
+		if err != nil {
+			return err
+		}
+		defer held.Release()
+		_, err = g.TryReserve("too much now", held.SizeBytes()+held.SizeBytes()/2)
+		if !errors.Is(err, mpiguard.ErrRefused) || errors.Is(err, mpiguard.ErrNever) {
+			return fmt.Errorf("not refused for now: %v", err)
+		}
+		return nil
+	}
+	var calls, callsAfterClose int32
+	require.NoError(t, inproc.Run(2, func(c mpiguard.Messenger) error {
+		ctx := context.Background()
+		g, err := mpiguard.New(ctx, c, mpiguard.Config{LimitBytes: 2 << 30})
+		if err != nil {
+			return err
+		}
+		defer g.Close()
+		var n atomic.Int32
+		if c.Rank() == 1 {
+			g.RegisterReclaim("of a rank that ends", func(int64) int64 { n.Add(1); return 0 })
+			if err := refused(g); err != nil {
+				return err
+			}
+			if err := g.Close(); err != nil {
+				return err
+			}
+			calls = n.Load()
+		}
+		if err := c.Barrier(ctx); err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			g.RegisterReclaim("new", func(int64) int64 { return 0 }) // so that a round is due
+			if err := refused(g); err != nil {
+				return err
+			}
+		}
+		if err := c.Barrier(ctx); err != nil {
+			return err
+		}
+		if c.Rank() == 1 {
+			callsAfterClose = n.Load() - calls
+		}
+		return nil
+	}))
+	assert.Positive(t, calls)
+	assert.Zero(t, callsAfterClose)
 }

@@ -18,12 +18,13 @@ import (
 // reservations; it must make no MPI call, must not reserve, and must not call
 // Close. A panic in f is logged as an error.
 //
-// stop takes the callback out; a call of f that is under way may outlast it.
+// stop and Close take the callback out; a call of f that is under way may outlast
+// stop, and Close waits for it.
 func (g *Guard) RegisterReclaim(name string, f func(wantBytes int64) (freedBytes int64)) (stop func()) {
 	r := &g.proc.reclaimer
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := &reclaimCallback{name: name, f: f}
+	c := &reclaimCallback{name: name, guard: g, f: f}
 	r.callbacks = append(r.callbacks, c)
 	r.futile, r.took = 0, 0 // there is something new to try
 	return func() {
@@ -35,6 +36,7 @@ func (g *Guard) RegisterReclaim(name string, f func(wantBytes int64) (freedBytes
 
 type reclaimCallback struct {
 	name       string
+	guard      *Guard
 	f          func(int64) int64
 	freedBytes int64 // what the last call brought, as measured
 }
@@ -63,6 +65,15 @@ const (
 
 	futileRounds = 3 // so many rounds without effect mean that nothing can be reduced
 )
+
+// forget takes the callbacks of a guard out and waits for a round under way.
+func (r *reclaimer) forget(g *Guard) {
+	r.mu.Lock()
+	r.callbacks = slices.DeleteFunc(r.callbacks, func(c *reclaimCallback) bool { return c.guard == g })
+	r.mu.Unlock()
+	r.running.Lock()
+	defer r.running.Unlock()
+}
 
 // idle reports whether rounds have not taken more than their part of the time.
 func (r *reclaimer) idle(now time.Time) bool { return now.Sub(r.last) >= reclaimPart*r.took }
