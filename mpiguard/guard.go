@@ -112,11 +112,11 @@ func (g *Guard) Level() Level { return Level(g.proc.level.Load()) }
 // what may be used.
 func (g *Guard) HeadroomBytes() int64 { return g.proc.headroom.Load() }
 
-// Usage measures the memory of this rank now.
+// Usage measures the memory of this rank now; HeadroomBytes and Level follow.
 func (g *Guard) Usage() Usage {
+	g.proc.look(full)
 	g.proc.mu.Lock()
 	defer g.proc.mu.Unlock()
-	g.proc.observe(full)
 	return g.usage()
 }
 

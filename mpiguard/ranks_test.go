@@ -169,6 +169,7 @@ func TestReservationsOfTheRanksOfAProcessAddUp(t *testing.T) {
 func TestCloseForgetsCallbacks(t *testing.T) {
 	// refused asks for more than is left while half of the budget is held.
 	refused := func(g *mpiguard.Guard) error {
+		g.Usage() // the headroom of now
 		held, err := g.TryReserve("held", g.HeadroomBytes()/2)
 		if err != nil {
 			return err
